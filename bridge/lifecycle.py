@@ -1,0 +1,80 @@
+"""States of an outbox row and the only transitions between them (pure).
+
+The same table stands in the SQL (each statement that changes `status` names the states it starts
+from) and in `docs/lifecycle.md`; a test holds the three together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What `app_outbox.status` may hold."""
+
+    PENDING = "PENDING"
+    """Waiting to be sent, not before `next_run_at`."""
+    PROCESSING = "PROCESSING"
+    """Claimed by a relay, which may have handed it to Kafka."""
+    SENT = "SENT"
+    """Acknowledged by the broker with acks=all."""
+    FAILED = "FAILED"
+    """Refused, or out of attempts; only an operator moves it on."""
+    CANCELLED = "CANCELLED"
+    """Withdrawn by an operator; never sent."""
+
+
+class ErrorCode(StrEnum):
+    """Values of `last_error_code` that are ours; every other value is librdkafka's error name."""
+
+    STUCK_PROCESSING = "STUCK_PROCESSING"
+    """The claim of a dead, frozen or hung relay was taken back."""
+    INVALID_TOPIC = "INVALID_TOPIC"
+    """The destination maps to a name that no Kafka topic can have."""
+    MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+    """The record alone is larger than the producer or the topic accepts."""
+    CANNOT_ENCODE = "CANNOT_ENCODE"
+    """The row cannot be turned into a Kafka record (a header that is not a string …)."""
+
+
+RESCUED_MESSAGE = "Recovered from PROCESSING timeout"
+"""`last_error_msg` of a row whose claim was taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One allowed change of `status`.
+
+    `claim` says what happens to `claim_id`, the fencing token: `fresh` (a new one), `none`
+    (cleared) or `kept`. `charged` tells whether `retry_count` grows. `audited` transitions are
+    operator actions that need a reason.
+    """
+
+    source: Status | None
+    target: Status
+    name: str
+    claim: str = "kept"
+    charged: bool = False
+    audited: bool = False
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(None, Status.PENDING, "enqueue", claim="none"),
+    Transition(Status.PENDING, Status.PROCESSING, "claim", claim="fresh"),
+    Transition(Status.PROCESSING, Status.SENT, "ack"),
+    Transition(Status.PENDING, Status.SENT, "late ack"),
+    Transition(Status.PROCESSING, Status.PENDING, "transient error", charged=True),
+    Transition(Status.PROCESSING, Status.FAILED, "refused", charged=True),
+    Transition(Status.PROCESSING, Status.PENDING, "release"),
+    Transition(Status.PROCESSING, Status.PENDING, "rescue"),
+    Transition(Status.SENT, Status.PENDING, "replay", claim="none", audited=True),
+    Transition(Status.PENDING, Status.CANCELLED, "cancel", claim="none", audited=True),
+    Transition(Status.FAILED, Status.CANCELLED, "cancel", claim="none", audited=True),
+    Transition(Status.FAILED, Status.PENDING, "retry failed", claim="none", audited=True),
+)
+
+
+def is_allowed(source: Status | None, target: Status) -> bool:
+    """Tell whether any transition leads from `source` (None: no row yet) to `target`."""
+    return any(t.source is source and t.target is target for t in TRANSITIONS)

@@ -1,0 +1,93 @@
+"""What travels: a message as the application gives it, a row as a relay claims it (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+MAX_MESSAGE_KEY = 200
+MAX_EVENT_TYPE = 100
+MAX_DESTINATION = 200
+MAX_ORDERING_KEY = 200
+MAX_CONTENT_TYPE = 100
+MAX_ERROR_CODE = 100
+MAX_ERROR_MESSAGE = 1000
+
+JSON_CONTENT_TYPE = "application/json"
+
+HEADER_OUTBOX_ID = "outbox-id"
+HEADER_EVENT_TYPE = "event-type"
+HEADER_IDEMPOTENCY_KEY = "idempotency-key"
+HEADER_CONTENT_TYPE = "content-type"
+HEADER_ATTEMPT = "outbox-attempt"
+
+RESERVED_HEADERS = frozenset(
+    {
+        HEADER_OUTBOX_ID,
+        HEADER_EVENT_TYPE,
+        HEADER_IDEMPOTENCY_KEY,
+        HEADER_CONTENT_TYPE,
+        HEADER_ATTEMPT,
+    }
+)
+"""Record headers that the relay writes itself; a row's own headers must not use these names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message as the application gives it to `enqueue_many`; the fields of `enqueue`."""
+
+    message_key: str
+    event_type: str
+    destination: str
+    payload: Any
+    content_type: str | None = None
+    headers: Mapping[str, str] | None = None
+    ordering_key: str | None = None
+    not_before: datetime | None = None
+    max_retry_count: int | None = None
+
+
+class ClaimedRow(NamedTuple):
+    """One claimed row, in the column order of `claim_rows.sql` and `claim_ordered.sql`.
+
+    A tuple, because a relay makes one for every message it sends. `headers` and `payload_json` are
+    the raw bytes of the json values; `deferred` is the payload's size in bytes where it was left
+    in the database to be fetched within the memory budget, else None.
+    """
+
+    outbox_id: int
+    destination: str
+    message_key: str
+    ordering_key: str | None
+    event_type: str
+    content_type: str | None
+    claim_count: int
+    headers: bytes | None
+    payload_json: bytes | None
+    payload_bytes: bytes | None
+    deferred: int | None
+    next_run_at: object
+    lane: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A Kafka record ready to be produced."""
+
+    topic: str
+    key: str | None
+    value: bytes | None
+    headers: list[tuple[str, Any]]
+
+
+class ClaimKey(NamedTuple):
+    """The fencing token of a claimed row: a late report of an older claim matches nothing."""
+
+    outbox_id: int
+    claim_id: UUID

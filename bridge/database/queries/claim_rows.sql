@@ -1,0 +1,89 @@
+-- Claims due rows without ordering key: per open destination, oldest first, at most its quota.
+-- Locks: queue entries with SKIP LOCKED, so claiming relays never wait for each other; then the
+-- outbox rows by the UPDATE, which waits for a person's open transaction at most lock_timeout
+-- (then claim_rows_skipping.sql does the same without waiting).
+-- Index: app_outbox_queue_due_idx, app_outbox_pkey.
+-- The entry is a hint: status and next_run_at of the row decide, stale entries are thrown away.
+-- Times travel as microseconds since 2000-01-01 UTC, the lowest bigint stands for -infinity.
+-- The linter misreads a limit behind a LATERAL.
+-- noqa: disable=layout.indent
+with due as materialized (
+    select
+        entry.tid,
+        entry.outbox_id,
+        entry.next_run_at
+    from
+        unnest(
+            :'destinations'::text [], :'after_times'::bigint [], :'after_ids'::bigint [], :'quotas'::integer []
+        ) as target (destination, after_time, after_id, quota)
+    cross join lateral (
+        select
+            q.ctid as tid,
+            q.outbox_id,
+            q.next_run_at
+        from :"schema".app_outbox_queue as q
+        where
+            q.destination = target.destination
+            and q.lane is null
+            and q.parked is null
+            and q.next_run_at <= now()
+            and (q.next_run_at, q.outbox_id) > (
+                case
+                    when target.after_time = -9223372036854775808 then '-infinity'
+                    else timestamptz '2000-01-01 00:00:00+00' + target.after_time * interval '1 microsecond'
+                end,
+                target.after_id
+            )
+        order by q.next_run_at, q.outbox_id
+        limit target.quota
+        for update of q skip locked
+    ) as entry
+    limit :'batch_rows'::integer
+),
+
+taken as (
+    delete from :"schema".app_outbox_queue
+    where ctid = any(array(select due.tid from due))
+),
+
+claimed as (
+    update :"schema".app_outbox as o
+    set
+        status = 'PROCESSING',
+        locked_by = :'relay_name',
+        locked_at = now(),
+        updated_at = now(),
+        claim_id = :'claim_id'::uuid,
+        claim_count = o.claim_count + 1
+    from due
+    where o.outbox_id = due.outbox_id and o.status = 'PENDING' and o.next_run_at <= now()
+    returning
+        o.outbox_id, o.destination, o.message_key, o.ordering_key, o.event_type, o.content_type, o.claim_count,
+        nullif(o.headers, '{}')::json as headers,
+        case
+            when pg_column_size(o.payload_json) < 2000 or octet_length(o.payload_json::text) <= :'inline_bytes'::integer
+                then o.payload_json
+        end as payload_json,
+        case when octet_length(o.payload_bytes) <= :'inline_bytes'::integer then o.payload_bytes end as payload_bytes,
+        case
+            when pg_column_size(o.payload_json) >= 2000 or o.payload_bytes is not null
+                then nullif(
+                    greatest(octet_length(o.payload_json::text), octet_length(o.payload_bytes), :'inline_bytes'::integer),
+                    :'inline_bytes'::integer
+                )
+        end as deferred,
+        due.next_run_at,
+        null::smallint as lane
+),
+
+recorded as (
+    insert into :"schema".app_outbox_claim (claim_id, relay_id, outbox_ids)
+    select
+        :'claim_id'::uuid,
+        :'relay_id'::integer,
+        array_agg(claimed.outbox_id)
+    from claimed
+    having count(*) > 0
+)
+
+select * from claimed

@@ -1,0 +1,9 @@
+-- Tells whether any row is due, whoever may have it locked.
+-- Locks: nothing. Index: app_outbox_pkey; reads the queue as a whole, so it is asked only when a
+-- claim found nothing.
+select exists(
+    select
+    from :"schema".app_outbox_queue as q
+    inner join :"schema".app_outbox as o on q.outbox_id = o.outbox_id
+    where q.parked is null and q.next_run_at <= now() and o.status = 'PENDING' and o.next_run_at <= now()
+)

@@ -1,0 +1,137 @@
+-- Roles with exactly what each part needs. Run it after `migrate up`, and again after each later one,
+-- as the owner of the tables (a role that may create roles, for the first time):
+--
+--     psql -v schema=public -f roles.sql        or        outbox-bridge migrate roles | psql
+--
+-- The roles cannot log in; grant them to those that can: `grant outbox_relay to my_relay_login`.
+--
+--   outbox_writer     the application: enqueues, and sees whether a key is known
+--   outbox_relay      the relay: claims, settles, rescues; cannot enqueue or change a message
+--   outbox_operator   people: look at everything, move rows on, set switches; leaves audit entries
+--   outbox_reader     dashboards: look at everything
+do $$
+declare
+    wanted text;
+begin
+    foreach wanted in array array['outbox_writer', 'outbox_relay', 'outbox_operator', 'outbox_reader']
+    loop
+        if not exists (select from pg_catalog.pg_roles as r where r.rolname = wanted) then
+            begin
+                execute pg_catalog.format('create role %I nologin', wanted);
+            exception when duplicate_object or unique_violation then
+                null; -- another session was faster
+            end;
+        end if;
+    end loop;
+end
+$$;
+
+-- Nothing that an older version granted stays.
+revoke all on table
+:"schema".app_outbox,
+:"schema".app_outbox_queue,
+:"schema".app_outbox_failed,
+:"schema".app_outbox_counter,
+:"schema".app_outbox_claim,
+:"schema".app_outbox_relay,
+:"schema".app_outbox_lane,
+:"schema".app_outbox_control,
+:"schema".app_outbox_audit,
+:"schema".app_outbox_migration
+from outbox_writer, outbox_relay, outbox_operator, outbox_reader;
+
+grant usage on schema :"schema" to outbox_writer, outbox_relay, outbox_operator, outbox_reader;
+
+-- Writer. SELECT is for ON CONFLICT and for the look at the row that absorbed a duplicate. The
+-- sequence: `enqueue_many` numbers its rows in the order they were given. The side tables are kept
+-- by triggers, which have the owner's rights.
+grant select on table :"schema".app_outbox to outbox_writer;
+grant insert (
+    outbox_id,
+    message_key,
+    event_type,
+    destination,
+    ordering_key,
+    content_type,
+    created_at,
+    headers,
+    payload_json,
+    payload_bytes,
+    max_retry_count,
+    next_run_at
+) on table :"schema".app_outbox to outbox_writer;
+grant usage on sequence :"schema".app_outbox_outbox_id_seq to outbox_writer;
+grant execute on function :"schema".outbox_enqueue(
+    text, text, text, json, jsonb, text, timestamptz, text
+) to outbox_writer;
+
+-- Relay. What was enqueued stays as it is: only the columns of delivery may change.
+grant select on table :"schema".app_outbox to outbox_relay;
+grant update (
+    status,
+    retry_count,
+    next_run_at,
+    last_error_code,
+    last_error_msg,
+    claim_count,
+    claim_id,
+    locked_by,
+    locked_at,
+    sent_partition,
+    sent_offset,
+    sent_topic,
+    sent_at,
+    updated_at
+) on table :"schema".app_outbox to outbox_relay;
+grant select, insert, update, delete on table
+:"schema".app_outbox_queue,
+:"schema".app_outbox_failed,
+:"schema".app_outbox_counter,
+:"schema".app_outbox_claim,
+:"schema".app_outbox_relay,
+:"schema".app_outbox_lane
+to outbox_relay;
+grant select on table :"schema".app_outbox_control, :"schema".app_outbox_migration to outbox_relay;
+grant insert on table :"schema".app_outbox_audit to outbox_relay;
+
+-- Operator.
+grant select on table
+:"schema".app_outbox,
+:"schema".app_outbox_queue,
+:"schema".app_outbox_failed,
+:"schema".app_outbox_counter,
+:"schema".app_outbox_claim,
+:"schema".app_outbox_relay,
+:"schema".app_outbox_lane,
+:"schema".app_outbox_control,
+:"schema".app_outbox_audit,
+:"schema".app_outbox_migration
+to outbox_operator, outbox_reader;
+grant update (
+    status,
+    retry_count,
+    max_retry_count,
+    next_run_at,
+    last_error_code,
+    last_error_msg,
+    claim_id,
+    locked_by,
+    locked_at,
+    sent_partition,
+    sent_offset,
+    sent_topic,
+    sent_at,
+    updated_at
+) on table :"schema".app_outbox to outbox_operator;
+grant insert, update, delete on table :"schema".app_outbox_control to outbox_operator;
+grant insert on table :"schema".app_outbox_audit to outbox_operator;
+
+-- Lets the relay see when the oldest open transaction of other roles began. Without it the relay
+-- takes a fixed margin instead, and looks over more rows.
+do $$
+begin
+    grant pg_read_all_stats to outbox_relay;
+exception when insufficient_privilege then
+    raise notice 'pg_read_all_stats could not be granted to outbox_relay by %', current_user;
+end
+$$;

@@ -1,0 +1,1 @@
+"""Kafka: the producer, and what its errors mean."""

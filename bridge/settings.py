@@ -1,0 +1,344 @@
+"""Every setting, its default and its limits; read once at start and frozen.
+
+Precedence: command line, environment (`OUTBOX_BRIDGE_<SECTION>_<FIELD>`), file (`--config`, else
+`OUTBOX_BRIDGE_CONFIG`, else `./outbox-bridge.toml` where it exists), defaults. This is the only
+module that looks at the environment.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from bridge.errors import ConfigurationError
+from bridge.kafka.properties import (
+    DEFAULT_MESSAGE_TIMEOUT_MS,
+    Property,
+    canonical,
+    is_secret,
+)
+from bridge.routing import KeyChoice, Router, Rule, topic_problem
+from bridge.setting_checks import contradictions, describe_invalid
+from bridge.setting_sources import (
+    CONFIG_VARIABLE,
+    DEFAULT_ORIGIN,
+    PREFIX,
+    Layer,
+    Origin,
+    SettingPath,
+    merge,
+    read_environment,
+    read_file,
+    read_overrides,
+)
+
+DEFAULT_FILE = Path("outbox-bridge.toml")
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ms|s|m|h|d)")
+_MAX_IDENTIFIER = 63
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(value: object) -> object:
+    """Turn `"90s"`, `"5m"`, `"250ms"` into seconds; everything else is left to pydantic."""
+    if isinstance(value, bool):
+        raise ValueError('must be a number of seconds or a text such as "30s" or "5m"')  # noqa: TRY004 - pydantic collects ValueError
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return float(match[1]) * _UNIT_SECONDS[match[2]]
+    return value
+
+
+def _not_empty(value: object) -> object:
+    """Read an empty text as: not set."""
+    return None if value == "" else value
+
+
+def _identifier(name: str) -> str:
+    """Check a PostgreSQL identifier, which ends silently after 63 bytes."""
+    if not 0 < len(name.encode()) <= _MAX_IDENTIFIER or "\0" in name:
+        raise ValueError(f"must be 1 to {_MAX_IDENTIFIER} bytes without NUL")
+    return name
+
+
+def _topic(name: str) -> str:
+    if problem := topic_problem(name):
+        raise ValueError(problem)
+    return name
+
+
+def _property(value: object) -> object:
+    if not isinstance(value, str | int | float):
+        raise ValueError("must be text, a number, or true or false")  # noqa: TRY004 - pydantic collects ValueError
+    return value
+
+
+Seconds = Annotated[
+    float, BeforeValidator(_seconds), Field(gt=0, le=366 * 86400, allow_inf_nan=False)
+]
+Rows = Annotated[int, Field(ge=1, le=1_000_000)]
+Url = Annotated[SecretStr | None, BeforeValidator(_not_empty)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, validate_by_name=True
+    )
+
+
+class DatabaseSettings(_Section):
+    """The database that holds the outbox. Without a URL, libpq's `PG*` variables apply."""
+
+    url: Url = None
+    direct_url: Url = None
+    """Leads past a transaction pooler; for heartbeat and LISTEN."""
+    schema_name: Annotated[str, AfterValidator(_identifier), Field(alias="schema")] = "public"
+
+
+class KafkaSettings(_Section):
+    """The brokers, and librdkafka properties by their own names."""
+
+    bootstrap_servers: str = ""
+    allow_unsafe: tuple[str, ...] = ()
+    """Properties that are used although they would break a promise."""
+    properties: dict[str, Annotated[Property, BeforeValidator(_property)]] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_properties(cls, data: object) -> object:
+        """Every key of `[kafka]` that is no field is a property."""
+        if not isinstance(data, dict):
+            return data
+        given = dict(data.get("properties") or {})
+        rest = {name: value for name, value in data.items() if name not in cls.model_fields}
+        fields = {name: value for name, value in data.items() if name in cls.model_fields}
+        return fields | {"properties": given | rest}
+
+    def __repr_args__(self) -> Any:
+        shown = {n: "***" if is_secret(n) else v for n, v in self.properties.items()}
+        return [
+            ("bootstrap_servers", self.bootstrap_servers),
+            ("allow_unsafe", self.allow_unsafe),
+            ("properties", shown),
+        ]
+
+    @property
+    def message_timeout_ms(self) -> float:
+        """The effective `message.timeout.ms`; infinite where it is 0, or not a number at all."""
+        for name, value in self.properties.items():
+            if canonical(name) == "message.timeout.ms":
+                return (
+                    float(int(text) or math.inf) if (text := str(value)).isdecimal() else math.inf
+                )
+        return float(DEFAULT_MESSAGE_TIMEOUT_MS)
+
+    def require_bootstrap_servers(self) -> str:
+        """Return the brokers. Raises `ConfigurationError` where none are set."""
+        if not self.bootstrap_servers:
+            raise ConfigurationError(
+                "kafka.bootstrap_servers is not set; set "
+                "OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS=host:9092 or bootstrap_servers under "
+                "[kafka] in the settings file (`outbox-bridge local up` starts a local broker)"
+            )
+        return self.bootstrap_servers
+
+
+def _default_name() -> str:
+    return f"{socket.gethostname()[:80]}-{os.getpid()}"
+
+
+class RelaySettings(_Section):
+    """How a relay claims, publishes and settles. Times are seconds."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)] = Field(default_factory=_default_name)
+    batch_rows: Annotated[int, Field(ge=1, le=50_000)] = 1000
+    max_inflight_rows: Rows = 8000
+    max_inflight_bytes: ByteSize = ByteSize(64 * 1024 * 1024)
+    inline_payload_bytes: ByteSize = ByteSize(64 * 1024)
+    heartbeat_interval: Seconds = 5.0
+    lease: Seconds = 120.0
+    lease_margin: Seconds = 10.0
+    stuck_timeout: Seconds = 1800.0
+    drain_timeout: Seconds = 25.0
+    busy_poll: Seconds = 0.002
+    busy_window: Seconds = 0.05
+    idle_poll: Seconds = 0.02
+    sleep: Seconds = 1.0
+    settle_interval: Seconds = 0.02
+    settle_rows: Rows = 4000
+    lock_timeout: Seconds = 0.1
+    rescue_interval: Seconds = 1.0
+    reconcile_interval: Seconds = 3600.0
+
+
+class RetrySettings(_Section):
+    """Backoff of a charged failure: `min(base * 2^n, cap)` seconds, up to `jitter` more."""
+
+    base: Seconds = 60.0
+    cap: Seconds = 3600.0
+    jitter: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
+
+
+class RouteSettings(_Section):
+    """Where a destination (or a shell-style pattern of them) goes, and what the record key is."""
+
+    destination: Annotated[str, Field(min_length=1, max_length=200)]
+    topic: Annotated[str, AfterValidator(_topic)] | None = None
+    key: KeyChoice = KeyChoice.AUTO
+
+
+class LogSettings(_Section):
+    """Log lines go to stderr; `auto` is readable on a terminal and JSON elsewhere."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "console", "json"] = "auto"
+
+
+class LocalSettings(_Section):
+    """Local parts for laptop, demo and tests."""
+
+    kafka: Literal["auto", "real", "mock"] = "auto"
+    data: Path | None = None
+    bootstrap_servers: Annotated[str | None, BeforeValidator(_not_empty)] = None
+    database_url: Url = None
+
+
+class EnqueueSettings(_Section):
+    """Limits for writers."""
+
+    max_payload_bytes: Annotated[ByteSize, Field(ge=1)] = ByteSize(1_000_000)
+
+
+class Settings(BaseSettings):
+    """Every setting, by section. Made by `load_settings`; frozen; its repr shows no secret."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    database: DatabaseSettings = Field(default_factory=DatabaseSettings)
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    relay: RelaySettings = Field(default_factory=RelaySettings)
+    retry: RetrySettings = Field(default_factory=RetrySettings)
+    routes: tuple[RouteSettings, ...] = ()
+    log: LogSettings = Field(default_factory=LogSettings)
+    local: LocalSettings = Field(default_factory=LocalSettings)
+    enqueue: EnqueueSettings = Field(default_factory=EnqueueSettings)
+
+    _origins: dict[SettingPath, Origin] = PrivateAttr(default_factory=dict)
+    _file: Path | None = PrivateAttr(default=None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings'
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - see above
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - see above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - see above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take merged layers only: the stock sources know neither origins nor property names."""
+        return (init_settings,)
+
+    def router(self) -> Router:
+        """Build the map from destinations to topics."""
+        return Router(Rule(route.destination, route.topic, route.key) for route in self.routes)
+
+    @property
+    def database_url(self) -> str | None:
+        """The database's URL in clear; None leaves everything to libpq's `PG*` variables."""
+        return self.database.url.get_secret_value() if self.database.url else None
+
+    @property
+    def file(self) -> Path | None:
+        """The settings file that was read."""
+        return self._file
+
+    def origin(self, *path: str) -> Origin:
+        """Where the value of a setting comes from: `origin("relay", "lease")`."""
+        return self._origins.get(path, DEFAULT_ORIGIN)
+
+
+def is_color_wanted() -> bool:
+    """Tell whether NO_COLOR (https://no-color.org) is unset or empty."""
+    return not os.environ.get("NO_COLOR")
+
+
+def child_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a child process that must see these settings and no others.
+
+    What this process was given for itself, libpq's variables included, stays with it.
+    """
+    kept = {name: text for name, text in os.environ.items() if not name.startswith((PREFIX, "PG"))}
+    return kept | dict(settings)
+
+
+def setting_fields() -> dict[str, tuple[str, ...]]:
+    """Name all sections and their fields as files write them; `routes` are a route's fields."""
+    sections: dict[str, type[BaseModel]] = {
+        name: field.default_factory  # type: ignore[misc] # each section's default is its class
+        for name, field in Settings.model_fields.items()
+        if name != "routes"
+    }
+    sections["routes"] = RouteSettings
+    fields = {
+        section: tuple(info.alias or name for name, info in model.model_fields.items())
+        for section, model in sections.items()
+    }
+    fields["kafka"] = tuple(name for name in fields["kafka"] if name != "properties")
+    return fields
+
+
+def load_settings(
+    config: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> Settings:
+    """Read, merge and check all sources.
+
+    `config` is the file named on the command line; `overrides` are nested values from there, None
+    where an option was not given. Raises `ConfigurationError`, one line for each setting that is
+    unknown, malformed or contradicts another; no line holds a secret.
+    """
+    fields = setting_fields()
+    file = _file_to_read(config)
+    merged = merge(
+        (
+            read_overrides(overrides, fields),
+            read_environment(os.environ, fields),
+            read_file(file, fields) if file else Layer(),
+        )
+    )
+    try:
+        settings = Settings(**merged.values)
+    except ValidationError as error:
+        raise ConfigurationError(describe_invalid(error, merged)) from None
+    settings._origins.update(merged.origins)  # noqa: SLF001 - set here alone, frozen from then on
+    settings._file = file  # noqa: SLF001 - see above
+    if problems := contradictions(settings):
+        raise ConfigurationError("\n".join(problems))
+    return settings
+
+
+def _file_to_read(config: Path | None) -> Path | None:
+    if config is not None:
+        return config
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return Path(named)
+    return DEFAULT_FILE if DEFAULT_FILE.is_file() else None

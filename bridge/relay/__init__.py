@@ -1,0 +1,1 @@
+"""The relay process: claim, publish, settle, rescue."""

@@ -1,0 +1,285 @@
+"""Claims due rows and hands them to the publisher."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import structlog
+
+from bridge.database.connection import first_line
+from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
+from bridge.database.template import advisory_class, wake_channel
+from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+from bridge.relay.batch import Batch
+from bridge.relay.gate import Gate
+from bridge.relay.lanes import Lanes
+from bridge.relay.targets import Targets
+
+if TYPE_CHECKING:
+    from bridge.message import ClaimedRow
+    from bridge.relay.flight import Flight
+    from bridge.relay.registration import Registration
+    from bridge.settings import Settings
+
+_WAIT_FOR_ROOM = 0.2
+_SKIP_SECONDS = 5.0
+"""How long claims avoid waiting for locked rows after one made them wait."""
+_REFUSED_WAIT = 1.0
+_FIRST_ROWS = 50
+"""Rows of the first claim, while the size of payloads is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long the claimer goes on: for ever, until nothing is due, or for one claim."""
+
+    until_empty: bool = False
+    once: bool = False
+    limit: int | None = None
+
+
+class Claimer:
+    """The stage that claims: one thread, one connection that also listens for wake-ups."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Session,
+        registration: Registration,
+        flight: Flight,
+        run: Run,
+    ) -> None:
+        schema = settings.database.schema_name
+        self._settings = settings.relay
+        self._session = session
+        self._registration = registration
+        self._flight = flight
+        self._run = run
+        self._channel = wake_channel(schema)
+        self._targets = Targets()
+        self._lanes = Lanes(session, registration, flight, advisory_class("lanes", schema))
+        self._gate = Gate(session)
+        self._ordered = False
+        self._next_search = 0.0
+        self._skip_until = 0.0
+        self._row_bytes = 0.0
+        self._log = structlog.get_logger("bridge.relay.claimer")
+        self.stop = threading.Event()
+
+    def listen(self, session: Session) -> None:
+        """Listen on the wake-up channel; called for each new connection."""
+        session.connection.execute(
+            psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(self._channel))
+        )
+
+    def run(self) -> None:
+        """Claim until stopped, or until the run's end; a lost connection is opened again."""
+        recover = False
+        while not self.stop.is_set():
+            try:
+                if recover:
+                    self._give_back_unknown()
+                    recover = False
+                if self._run.once:
+                    self._claim_once()
+                    return
+                if self._claim_on():
+                    return
+            except ConnectionLost as error:
+                self._log.warning("database connection lost", reason=str(error))
+                if not self._session.reopen(self.stop, self._told):
+                    return
+                self._log.info("database connection back")
+                recover = True
+            except BUSY:
+                # A lock on a whole table (a migration, VACUUM FULL): it passes.
+                self.stop.wait(self._settings.idle_poll)
+            except PASSING as error:
+                self._log.warning("claim refused, tried again", reason=first_line(error))
+                self.stop.wait(_REFUSED_WAIT)
+                recover = True
+
+    def _told(self, error: Exception) -> None:
+        self._log.warning("database unreachable for claims", reason=str(error))
+
+    def _claim_once(self) -> None:
+        limit = self._run.limit or self._settings.batch_rows
+        self._search(force=True)
+        claimed = self._look(limit)
+        if self._ordered and claimed < limit:
+            self._look_ordered(limit - claimed)
+
+    def _claim_on(self) -> bool:
+        """Claim until stopped; True when the run is to end because nothing is due any more."""
+        settings = self._settings
+        busy_until = 0.0
+        while not self.stop.is_set():
+            if not self._registration.alive.wait(_WAIT_FOR_ROOM):
+                continue
+            rows = self._batch_rows()
+            if not self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
+                continue
+            self._search(force=False)
+            found = self._look_everywhere(rows)
+            if found:
+                busy_until = time.monotonic() + settings.busy_window
+            if found >= rows or self._targets.backlogged:
+                continue
+            if time.monotonic() < busy_until:
+                self.stop.wait(settings.busy_poll)
+                continue
+            if self._run.until_empty:
+                if self._nothing_due():
+                    return True
+                self.stop.wait(settings.idle_poll)
+                continue
+            if self._sleep(rows):
+                busy_until = time.monotonic() + settings.busy_window
+        return False
+
+    def _batch_rows(self) -> int:
+        """Return how many rows to claim next: fewer where payloads are large."""
+        settings = self._settings
+        if not self._row_bytes:
+            return min(settings.batch_rows, settings.max_inflight_rows, _FIRST_ROWS)
+        fitting = int(settings.max_inflight_bytes / 4 / self._row_bytes)
+        return max(1, min(settings.batch_rows, settings.max_inflight_rows, fitting))
+
+    def _look_everywhere(self, rows: int) -> int:
+        """Claim once from the destinations and once from the lanes; the larger number of rows."""
+        found = self._look(rows) if self._targets else 0
+        if self._ordered:
+            found = max(found, self._look_ordered(rows))
+        return found
+
+    def _search(self, *, force: bool) -> None:
+        """Look which destinations have rows, spending at most a tenth of the time on it."""
+        started = time.monotonic()
+        if started < self._next_search and not force:
+            return
+        destinations, ordered = self._session.rows("find_destinations")[0]
+        self._targets.replace(destinations)
+        self._ordered = ordered
+        took = time.monotonic() - started
+        self._next_search = started + min(5.0, max(self._settings.idle_poll, 10 * took))
+
+    def _parameters(self, claim_id: str) -> dict[str, Any]:
+        return {
+            "claim_id": claim_id,
+            "relay_id": self._registration.relay_id,
+            "relay_name": self._settings.name,
+            "inline_bytes": self._settings.inline_payload_bytes,
+        }
+
+    def _look(self, rows: int) -> int:
+        claim_id = str(uuid.uuid4())
+        where = self._targets.parameters(rows)
+        parameters = self._parameters(claim_id) | where
+        started = time.monotonic()
+        claimed = self._claim_without_waiting_long(parameters)
+        self._targets.record(claimed)
+        if len(claimed) < rows:
+            self._targets.looked(time.monotonic() - started, self._read_floor)
+        self._enter(claim_id, claimed)
+        return len(claimed)
+
+    def _claim_without_waiting_long(self, parameters: dict[str, Any]) -> list[ClaimedRow]:
+        """Claim; where somebody's open transaction holds a row, claim the others instead."""
+        if time.monotonic() >= self._skip_until:
+            try:
+                return self._session.rows("claim_rows", parameters)
+            except BUSY:
+                self._skip_until = time.monotonic() + _SKIP_SECONDS
+        return self._session.rows("claim_rows_skipping", parameters)
+
+    def _look_ordered(self, rows: int) -> int:
+        lanes = self._lanes.active()
+        if not lanes:
+            return 0
+        claim_id = str(uuid.uuid4())
+        claimed = self._session.rows(
+            "claim_ordered",
+            self._parameters(claim_id)
+            | {
+                "lanes": lanes,
+                "lane_quota": max(1, -(-rows * 4 // len(lanes))),
+                "batch_rows": rows,
+            },
+        )
+        self._enter(claim_id, claimed)
+        return len(claimed)
+
+    def _read_floor(self) -> int | None:
+        floor: int | None = self._session.rows("find_writer_floor")[0][0]
+        return floor
+
+    def _enter(self, claim_id: str, claimed: list[Any]) -> None:
+        if not claimed:
+            return
+        claimed.sort(key=_outbox_id)
+        batch = Batch(claim_id, claimed)
+        average = batch.payload_bytes / len(claimed)
+        # Follow growth at once and shrinking slowly: one large batch too many costs memory.
+        self._row_bytes = max(average, 0.8 * self._row_bytes + 0.2 * average, 1.0)
+        self._flight.enter(batch)
+
+    def _nothing_due(self) -> bool:
+        """Tell whether nothing is due and nothing is in flight here or at a relay that died."""
+        if self._flight.rows:
+            return False
+        # Orphans first: between the two questions a rescue may turn them into due rows.
+        return not self._has_orphans() and not self._session.rows("find_due")[0][0]
+
+    def _has_orphans(self) -> bool:
+        """Tell whether any claim belongs to a relay that is gone and waits to be taken back."""
+        orphans: bool = self._session.rows(
+            "find_orphans",
+            {
+                "relay_id": self._registration.relay_id,
+                "relay_class": advisory_class("relay", self._session.schema),
+            },
+        )[0][0]
+        return orphans
+
+    def _sleep(self, rows: int) -> bool:
+        """Close the gate, look once more, sleep until somebody commits a row; True: look again."""
+        settings = self._settings
+        if not self._gate.close_gate():
+            self.stop.wait(settings.idle_poll)
+            return False
+        try:
+            self._search(force=True)
+            if self._look_everywhere(rows):
+                return True
+            woken = self._gate.wait(settings.sleep, self.stop)
+            if woken:
+                self._next_search = 0.0
+            return woken
+        finally:
+            self._gate.open_gate()
+
+    def _give_back_unknown(self) -> None:
+        """After a lost connection: claims whose answer never came are given back, uncharged."""
+        known = self._flight.claims()
+        relay_id = self._registration.relay_id
+        for (claim_id,) in self._session.rows(
+            "find_claims", {"relay_id": relay_id, "stuck_seconds": 0}
+        ):
+            if str(claim_id) not in known:
+                self._session.rows(
+                    "rescue_claim",
+                    {
+                        "claim_id": claim_id,
+                        "error_code": ErrorCode.STUCK_PROCESSING,
+                        "error_message": RESCUED_MESSAGE,
+                    },
+                )
+
+
+def _outbox_id(row: ClaimedRow) -> int:
+    return row[0]

@@ -1,0 +1,43 @@
+"""How a relay sleeps without costing busy writers anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+    from bridge.database.session import Session
+
+_SLICE = 0.2
+
+
+class Gate:
+    """A relay that sleeps holds an advisory lock exclusively; only then do writers send NOTIFY.
+
+    The insert trigger tries the same lock shared, for its transaction. So a relay that cannot have
+    it knows that a writer is open or another relay sleeps, and goes on looking; a relay that has it
+    cannot miss a commit: whoever commits later was refused the lock and notifies.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def close_gate(self) -> bool:
+        """Try to take the lock; never waits."""
+        return bool(self._session.rows("try_gate")[0][0])
+
+    def open_gate(self) -> None:
+        """Give the lock back."""
+        self._session.rows("open_gate")
+
+    def wait(self, timeout: float, stop: threading.Event) -> bool:
+        """Wait for a notification; False after `timeout` seconds or when `stop` is set."""
+        remaining = timeout
+        while remaining > 0 and not stop.is_set():
+            for _ in self._session.connection.notifies(
+                timeout=min(_SLICE, remaining), stop_after=1
+            ):
+                return True
+            remaining -= _SLICE
+        return False

@@ -1,0 +1,158 @@
+"""A relay's sign of life: its row, its session lock, its heartbeat."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import structlog
+
+from bridge.database.session import ConnectionLost, Session
+from bridge.database.template import advisory_class
+from bridge.errors import DatabaseError
+from bridge.version import __version__
+
+if TYPE_CHECKING:
+    from bridge.settings import Settings
+
+_SLICE = 0.2
+
+
+class Registration:
+    """Registers the relay, holds its session lock and renews the heartbeat in a thread.
+
+    While `alive` is set, others leave this relay's claims alone. When the session is lost, `alive`
+    is cleared until the same identity is taken up again, or, where others have buried it meanwhile,
+    a new one: claims made under the old id are theirs to rescue then.
+    """
+
+    def __init__(self, settings: Settings, relay_name: str, url: str | None) -> None:
+        self._settings = settings
+        self._relay_name = relay_name
+        self._class = advisory_class("relay", settings.database.schema_name)
+        self._session = Session(
+            url,
+            schema=settings.database.schema_name,
+            stage="heartbeat",
+            relay_name=relay_name,
+            lock_timeout=5.0,
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._log = structlog.get_logger("bridge.relay.heartbeat")
+        self.relay_id = 0
+        self.alive = threading.Event()
+        self.stopping = False
+
+    def start(self) -> None:
+        """Register and start beating; raises DatabaseError."""
+        self._session.open()
+        self._register()
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Announce that this relay claims no more, so that others share its lanes."""
+        self.stopping = True
+
+    def stop(self) -> None:
+        """Stop beating, remove the relay's row where no claim of it is left, let the lock go."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            self._session.run("unregister_relay", {"relay_id": self.relay_id})
+        except (DatabaseError, psycopg.Error) as error:
+            # Others find the lock free and bury the relay; nothing is lost by a missing good-bye.
+            self._log.warning("could not unregister", reason=str(error))
+        finally:
+            self.alive.clear()
+            self._session.close()
+
+    def _register(self) -> None:
+        if self.relay_id and self._take_up():
+            self.alive.set()
+            return
+
+        def register() -> int:
+            relay_id: int = self._session.value(
+                "register_relay",
+                {
+                    "relay_name": self._relay_name,
+                    "host": socket.gethostname()[:255],
+                    "pid": os.getpid(),
+                    "version": __version__,
+                    "lease_seconds": max(1, int(self._settings.relay.lease)),
+                },
+            )
+            self._session.rows("lock_relay", self._lock_key(relay_id))
+            return relay_id
+
+        self.relay_id = self._session.in_transaction(register)
+        self.alive.set()
+
+    def _take_up(self) -> bool:
+        """Take the old identity up again; False when others have buried it or are about to."""
+        session = self._session
+
+        def take_up() -> bool:
+            beat = {"relay_id": self.relay_id, "stopping": self.stopping}
+            if not session.rows("beat_relay", beat):
+                return False
+            session.rows("lock_relay", self._lock_key(self.relay_id))
+            return True
+
+        try:
+            return session.in_transaction(take_up)
+        except psycopg.errors.LockNotAvailable:
+            return False
+
+    def _lock_key(self, relay_id: int) -> dict[str, Any]:
+        return {"relay_class": self._class, "relay_id": relay_id}
+
+    def _beat(self) -> None:
+        interval = self._settings.relay.heartbeat_interval
+        while not self._stop.is_set():
+            try:
+                self._pause(interval)
+                if self._stop.is_set():
+                    return
+                beat = {"relay_id": self.relay_id, "stopping": self.stopping}
+                if not self._session.rows("beat_relay", beat):
+                    self.alive.clear()
+                    self._log.warning(
+                        "others declared this relay dead; it registers anew", relay_id=self.relay_id
+                    )
+                    self.relay_id = 0
+                    self._register()
+            except psycopg.errors.LockNotAvailable:
+                continue
+            except (ConnectionLost, psycopg.Error) as error:
+                self.alive.clear()
+                self._log.warning("heartbeat session lost", reason=str(error))
+                while not self._stop.is_set():
+                    if not self._session.reopen(self._stop, self._told):
+                        break
+                    try:
+                        self._register()
+                    except (DatabaseError, psycopg.Error) as again:
+                        self._told(again)
+                        self._stop.wait(1.0)
+                        continue
+                    self._log.info("heartbeat session back", relay_id=self.relay_id)
+                    break
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than the connection lives: others see its end at once, too."""
+        end = time.monotonic() + seconds
+        while not self._stop.is_set() and time.monotonic() < end:
+            readable, _, _ = select.select([self._session.connection.fileno()], [], [], _SLICE)
+            if readable:
+                return
+
+    def _told(self, error: Exception) -> None:
+        self._log.warning("database unreachable for the heartbeat", reason=str(error))

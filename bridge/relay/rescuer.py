@@ -1,0 +1,97 @@
+"""Takes back the claims of relays that are dead, frozen or hung."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bridge.database.template import advisory_class
+from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+
+if TYPE_CHECKING:
+    from bridge.database.session import Session
+    from bridge.relay.registration import Registration
+    from bridge.relay.tally import RelayReport
+    from bridge.settings import Settings
+
+GRACE = 2.0
+"""Seconds that a lock must stay free: a relay that lost its connection takes it up again."""
+
+
+class Rescuer:
+    """Finds relays that cannot settle their claims any more and makes their rows PENDING again.
+
+    Killed: the session lock of the relay's heartbeat connection is free. Frozen: no heartbeat for
+    the lease. Hung: a claim older than the stuck time-out. All uncharged, all by the database's
+    clock; a late acknowledgement still counts until somebody else claims the row.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Session,
+        registration: Registration,
+        report: RelayReport,
+    ) -> None:
+        self._session = session
+        self._registration = registration
+        self._report = report
+        self._stuck_timeout = settings.relay.stuck_timeout
+        self._class = advisory_class("relay", settings.database.schema_name)
+        self._free_since: dict[int, float] = {}
+        self._log = structlog.get_logger("bridge.relay.rescuer")
+
+    def rescue(self) -> None:
+        """Look once at all other relays and at old claims."""
+        found = self._session.rows("find_relays", {"relay_id": self._registration.relay_id})
+        seen: set[int] = set()
+        for relay_id, name, silent, lease in found:
+            if relay_id == self._registration.relay_id:
+                continue
+            seen.add(relay_id)
+            self._session.in_transaction(
+                lambda relay_id=relay_id, name=name, silent=silent, lease=lease: self._examine(  # type: ignore[misc]  # bound per turn
+                    relay_id, name, silent, lease
+                )
+            )
+        self._free_since = {k: v for k, v in self._free_since.items() if k in seen}
+        self._rescue_stuck()
+
+    def _examine(self, relay_id: int, name: str, silent: float, lease: int) -> None:
+        key = {"relay_class": self._class, "relay_id": relay_id}
+        lock_is_free = self._session.rows("try_relay_lock", key)[0][0]
+        if lock_is_free:
+            since = self._free_since.setdefault(relay_id, time.monotonic())
+            if time.monotonic() - since < GRACE:
+                return
+            why = "killed"
+        else:
+            self._free_since.pop(relay_id, None)
+            if silent < lease:
+                return
+            why = "frozen"
+        rescued = self._take_back({"relay_id": relay_id, "stuck_seconds": None})
+        self._session.run("bury_relay", {"relay_id": relay_id})
+        self._log.warning("relay is gone", relay=name, relay_id=relay_id, why=why, rescued=rescued)
+
+    def _rescue_stuck(self) -> None:
+        rescued = self._take_back({"relay_id": None, "stuck_seconds": self._stuck_timeout})
+        if rescued:
+            self._log.warning("claims were older than the stuck time-out", rescued=rescued)
+
+    def _take_back(self, which: dict[str, float | int | None]) -> int:
+        rescued = 0
+        for (claim_id,) in self._session.rows("find_claims", which):
+            back, _ = self._session.rows(
+                "rescue_claim",
+                {
+                    "claim_id": claim_id,
+                    "error_code": ErrorCode.STUCK_PROCESSING,
+                    "error_message": RESCUED_MESSAGE,
+                },
+            )[0]
+            rescued += back
+        self._report.rescued += rescued
+        return rescued

@@ -1,0 +1,328 @@
+"""Composes the stages into one relay process, and stops them in order."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+import structlog
+
+from bridge.database.migrations import Migrator
+from bridge.database.session import Session
+from bridge.errors import DatabaseError, KafkaError, OutboxError
+from bridge.kafka.producer import check_reachable, create_producer, producer_settings
+from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+from bridge.relay.claimer import Claimer, Run
+from bridge.relay.flight import Flight
+from bridge.relay.maintenance import Maintenance
+from bridge.relay.publisher import Publisher
+from bridge.relay.registration import Registration
+from bridge.relay.rescuer import Rescuer
+from bridge.relay.settlement import Settlement
+from bridge.relay.settler import Settler
+from bridge.relay.tally import RelayReport
+from bridge.retry import Backoff
+from bridge.routing import KeyChoice, Router, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from confluent_kafka import KafkaError as ClientError
+    from confluent_kafka import Producer
+
+    from bridge.settings import Settings
+
+_TICK = 0.1
+_PURGE_WAIT = 1.0
+_KAFKA_ANSWER = 5.0
+_KAFKA_PATIENCE = 30.0
+"""Seconds that a run with an end waits for Kafka to answer at all; others wait for ever."""
+
+
+def run_relay(
+    settings: Settings, *, until_empty: bool = False, once: bool = False, limit: int | None = None
+) -> RelayReport:
+    """Run one relay in this process until its end or a signal.
+
+    The first SIGTERM or SIGINT drains, the second forces. `until_empty` ends when no row is due,
+    none is in flight and all are settled; `once` claims one batch of at most `limit` rows. Raises
+    OutboxError where the relay cannot start or go on; what it had claimed is given back.
+    """
+    relay = Relay(settings, Run(until_empty=until_empty, once=once, limit=limit))
+    with _signals(relay):
+        return relay.run()
+
+
+@contextmanager
+def _signals(relay: Relay) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if relay.is_stopping:
+            relay.force()
+        else:
+            relay.stop()
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class Relay:
+    """One relay: `run` blocks until it has stopped and returns what it did.
+
+    `stop()` drains: claim nothing more, give back what was not handed to Kafka, await and settle
+    the rest for at most the drain time-out. `force()` cuts that short. Both may be called from any
+    thread or signal handler, and more than once.
+    """
+
+    def __init__(self, settings: Settings, run: Run) -> None:
+        relay = settings.relay
+        self._settings = settings
+        self._bounded = run.until_empty or run.once
+        self._log = structlog.get_logger("bridge.relay")
+        self._report = RelayReport()
+        self._stopping = threading.Event()
+        self._forced = threading.Event()
+        self._claimed_all = threading.Event()
+        self._error: BaseException | None = None
+        self._flight = Flight(relay.max_inflight_rows, relay.max_inflight_bytes)
+        self._registration = Registration(settings, relay.name, self._url(direct=True))
+        self._claims = self._session("claim", opened=self._listen)
+        self._settles = self._session("settle")
+        self._payloads = self._session("publish")
+        self._chores = self._session("maintain")
+        self._claimer = Claimer(settings, self._claims, self._registration, self._flight, run)
+        retry = settings.retry
+        self._settlement = Settlement(
+            self._settles, Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter)
+        )
+        self._settler = Settler(
+            self._settlement,
+            self._flight,
+            self._report,
+            self._settles.reopen,
+            interval=relay.settle_interval,
+            rows=relay.settle_rows,
+        )
+        rescuer = Rescuer(settings, self._chores, self._registration, self._report)
+        self._maintenance = Maintenance(settings, self._chores, self._registration, rescuer)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Tell whether a stop was asked for."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Begin to drain."""
+        self._stopping.set()
+
+    def force(self) -> None:
+        """Stop without waiting for acknowledgements."""
+        self._forced.set()
+        self._stopping.set()
+
+    def run(self) -> RelayReport:
+        """Run until stopped; raises OutboxError where the relay cannot start or go on."""
+        sessions = (self._claims, self._settles, self._payloads, self._chores)
+        try:
+            for session in sessions:
+                session.open()
+            schema = self._settings.database.schema_name
+            Migrator(self._claims.connection, schema).check_compatible()
+            producer = self._producer()
+            if self._await_kafka(producer):
+                self._registration.start()
+                self._log.info(
+                    "relay started",
+                    relay=self._settings.relay.name,
+                    relay_id=self._registration.relay_id,
+                )
+                try:
+                    self._work(self._publisher(producer))
+                finally:
+                    self._registration.stop()
+            if self._bounded and self._error is None:
+                self._report.later = self._chores.value("count_later")
+        finally:
+            for session in sessions:
+                session.close()
+        if self._error is not None:
+            raise self._error
+        self._log.info("relay stopped", **self._report.as_dict())
+        return self._report
+
+    def _work(self, publisher: Publisher) -> None:
+        claim = self._thread("claim", self._claimer.run, at_end=self._claimed_all.set)
+        publish = self._thread("publish", publisher.run)
+        poll = self._thread("poll", publisher.poll)
+        settle = self._thread("settle", self._settler.run)
+        maintain = self._thread("maintain", self._maintenance.run)
+        while not (self._stopping.is_set() or self._claimed_all.wait(_TICK)):
+            pass
+        self._registration.leave()
+        self._claimer.stop.set()
+        claim.join()
+        drained = self._drain(publisher)
+        self._flight.to_publish.put(None)
+        if drained:
+            publish.join()
+            self._settler.draining.set()
+        else:
+            self._settler.give_up.set()
+        settle.join()
+        publisher.finish()
+        poll.join()
+        self._maintenance.stop.set()
+        maintain.join()
+        if not drained:
+            self._report.forced = True
+            self._give_back_the_rest()
+
+    def _drain(self, publisher: Publisher) -> bool:
+        """Wait until everything in flight is settled; False when something had to be left."""
+        deadline: float | None = None
+        while self._flight.rows:
+            now = time.monotonic()
+            if self._stopping.is_set() and deadline is None:
+                publisher.give_back()
+                deadline = now + self._settings.relay.drain_timeout
+            if self._forced.is_set() or (deadline is not None and now > deadline):
+                break
+            self._flight.wait_until_empty(now + _TICK)
+        if not self._flight.rows:
+            return True
+        publisher.give_back()
+        publisher.purge()
+        return self._flight.wait_until_empty(time.monotonic() + _PURGE_WAIT)
+
+    def _give_back_the_rest(self) -> None:
+        """Give back, uncharged, what Kafka may or may not have: others send it again, same key."""
+        rescued = 0
+        try:
+            for batch in self._flight.batches():
+                rescued += self._settles.rows(
+                    "rescue_claim",
+                    {
+                        "claim_id": batch.claim_id,
+                        "error_code": ErrorCode.STUCK_PROCESSING,
+                        "error_message": RESCUED_MESSAGE,
+                    },
+                )[0][0]
+        except (DatabaseError, psycopg.Error) as error:
+            self._log.warning("claims are left to be rescued by others", reason=str(error))
+        self._log.warning("stopped before everything was acknowledged", given_back=rescued)
+
+    def _thread(
+        self, name: str, work: Callable[[], None], at_end: Callable[[], None] | None = None
+    ) -> threading.Thread:
+        """Start a stage; an error that it does not handle itself ends the relay, in order."""
+
+        def stage() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - a stage must never die silently
+                self._fail(name, error)
+            finally:
+                if at_end is not None:
+                    at_end()
+
+        thread = threading.Thread(target=stage, name=f"outbox-bridge-{name}", daemon=True)
+        thread.start()
+        return thread
+
+    def _fail(self, stage: str, error: BaseException) -> None:
+        self._log.error("stage failed", stage=stage, reason=str(error), exc_info=error)
+        if self._error is None:
+            known = isinstance(error, OutboxError)
+            self._error = error if known else OutboxError(f"the {stage} stage failed: {error!r}")
+            self._error.__cause__ = error if not known else error.__cause__
+        if stage in {"publish", "poll", "settle"}:
+            self._forced.set()
+        self._stopping.set()
+
+    def _producer(self, *, alone: bool = False) -> Producer:
+        settings = producer_settings(
+            self._settings.kafka.bootstrap_servers,
+            self._settings.kafka.properties,
+            client_id=f"outbox-bridge-{self._settings.relay.name}",
+        )
+        if alone:
+            # One record to a batch: a refusal then concerns this record and no other.
+            settings["batch.num.messages"] = 1
+        return create_producer(settings, on_error=self._kafka_event)
+
+    def _publisher(self, producer: Producer) -> Publisher:
+        router = Router(
+            Rule(route.destination, route.topic, KeyChoice(route.key))
+            for route in self._settings.routes
+        )
+        self._settlement.router = router
+        return Publisher(
+            producer,
+            lone_producer=lambda: self._producer(alone=True),
+            session=self._payloads,
+            router=router,
+            flight=self._flight,
+            on_fatal=self._fatal,
+        )
+
+    def _await_kafka(self, producer: Producer) -> bool:
+        """Wait until a broker answers; False when stopped meanwhile. Says so once."""
+        patience = time.monotonic() + _KAFKA_PATIENCE
+        told = False
+        while not self._stopping.is_set():
+            try:
+                check_reachable(producer, _KAFKA_ANSWER)
+            except KafkaError as error:
+                if self._bounded and time.monotonic() > patience:
+                    raise
+                if not told:
+                    self._log.warning("waiting for Kafka; nothing is claimed", reason=str(error))
+                    told = True
+            else:
+                return True
+        return False
+
+    def _kafka_event(self, error: ClientError) -> None:
+        if error.fatal():
+            self._fatal(error.str())
+        else:
+            self._log.warning("kafka", code=error.name(), reason=error.str())
+
+    def _fatal(self, reason: str) -> None:
+        self._fail(
+            "publish",
+            KafkaError(
+                f"the idempotent producer cannot go on: {reason}; the rows in flight are given "
+                "back uncharged, start the relay again"
+            ),
+        )
+
+    def _session(self, stage: str, opened: Callable[[Session], None] | None = None) -> Session:
+        return Session(
+            self._url(direct=stage == "claim"),
+            schema=self._settings.database.schema_name,
+            stage=stage,
+            relay_name=self._settings.relay.name,
+            lock_timeout=self._settings.relay.lock_timeout,
+            opened=opened,
+        )
+
+    def _listen(self, session: Session) -> None:
+        self._claimer.listen(session)
+
+    def _url(self, *, direct: bool = False) -> str | None:
+        database = self._settings.database
+        url = database.direct_url if direct and database.direct_url is not None else database.url
+        return url.get_secret_value() if url is not None else None

@@ -1,0 +1,147 @@
+"""`outbox-bridge health`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridge.cli import exit_codes
+from bridge.cli.options import (
+    ConfigOption,
+    DatabaseUrlOption,
+    JsonOption,
+    SchemaOption,
+    settings_from,
+)
+from bridge.cli.output import Output
+from bridge.errors import OutboxError
+
+if TYPE_CHECKING:
+    from bridge.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: `state` is ok, warning, failed or skipped."""
+
+    name: str
+    state: str
+    detail: str
+
+
+def health(
+    *,
+    require_relay: Annotated[
+        bool, typer.Option("--require-relay", help="Fail where no relay lives.")
+    ] = False,
+    max_wait: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=0, help="Fail where a message has been waiting for longer."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, max=60, help="Limit for each part to answer.")
+    ] = 5.0,
+    config: ConfigOption = None,
+    database_url: DatabaseUrlOption = None,
+    schema: SchemaOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check that database, schema and Kafka are reachable, and tell which relays live.
+
+    Exits with 0 where all is well and with 1 where a check failed. That no relay lives is only a
+    warning, since a relay may also run now and then (`relay --once`), unless --require-relay.
+
+    Examples:
+      outbox-bridge health
+      outbox-bridge health --require-relay --max-wait 60 --json
+    """
+    settings = settings_from(config, database_url=database_url, schema=schema)
+    checks = _check_database(settings, timeout, require_relay=require_relay, max_wait=max_wait)
+    checks.append(_attempt("kafka", lambda: _check_kafka(settings, timeout)))
+    is_healthy = all(check.state != "failed" for check in checks)
+    output = Output(as_json=json)
+    if json:
+        output.json({"healthy": is_healthy, "checks": checks})
+    else:
+        output.table(
+            ["check", "state", "detail"], [[one.name, one.state, one.detail] for one in checks]
+        )
+    if not is_healthy:
+        raise typer.Exit(exit_codes.FAILURE)
+
+
+def _attempt(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except OutboxError as error:
+        return Check(name, "failed", str(error))
+
+
+def _check_database(
+    settings: Settings, timeout: float, *, require_relay: bool, max_wait: float | None
+) -> list[Check]:
+    from bridge.database.migrations import Migrator  # noqa: PLC0415 - slow to import
+    from bridge.database.reading import reading, translated  # noqa: PLC0415 - likewise
+    from bridge.monitor import RelayState, relays, snapshot  # noqa: PLC0415 - likewise
+
+    name = settings.database.schema_name
+    checks: list[Check] = []
+
+    def check_schema() -> Check:
+        with translated(name):
+            Migrator(conn, name).verify()
+        return Check("schema", "ok", f'"{name}" is what this version needs')
+
+    def check_relays() -> Check:
+        with translated(name):
+            registered = relays(conn, name)
+        living = [one.relay_name for one in registered if one.state is RelayState.LIVING]
+        if living:
+            return Check("relays", "ok", f"{len(living)} living: {', '.join(living)}")
+        return Check("relays", "failed" if require_relay else "warning", "no relay lives")
+
+    def check_wait(limit: float) -> Check:
+        with translated(name):
+            oldest = snapshot(conn, name).oldest_unsent_seconds or 0.0
+        state = "ok" if oldest <= limit else "failed"
+        return Check("wait", state, f"the oldest unsent message waits for {oldest:.1f} s")
+
+    try:
+        with reading(
+            settings.database_url, name, stage="health", connect_timeout=max(2, round(timeout))
+        ) as conn:
+            conn.execute("select set_config('statement_timeout', %s, false)", [f"{timeout}s"])
+            server = conn.info.parameter_status("server_version")
+            checks.append(Check("database", "ok", f"PostgreSQL {server}"))
+            checks.append(_attempt("schema", check_schema))
+            if checks[-1].state == "ok":
+                checks.append(_attempt("relays", check_relays))
+                if max_wait is not None:
+                    checks.append(_attempt("wait", lambda: check_wait(max_wait)))
+    except OutboxError as error:
+        checks.append(Check("database", "failed", str(error)))
+    known = {check.name for check in checks}
+    wanted = ["database", "schema", "relays", *(["wait"] if max_wait is not None else [])]
+    checks += [Check(one, "skipped", "see above") for one in wanted if one not in known]
+    return checks
+
+
+def _check_kafka(settings: Settings, timeout: float) -> Check:
+    from bridge.kafka.producer import (  # noqa: PLC0415 - slow to import
+        check_reachable,
+        create_producer,
+        producer_settings,
+    )
+
+    servers = settings.kafka.require_bootstrap_servers()
+    producer = create_producer(
+        producer_settings(servers, settings.kafka.properties, "outbox-bridge-health"),
+        on_error=lambda _error: None,
+    )
+    brokers = check_reachable(producer, timeout)
+    return Check("kafka", "ok", f"{brokers} broker{'s' if brokers != 1 else ''} at {servers}")

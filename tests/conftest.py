@@ -1,0 +1,10 @@
+"""Real servers for the tests, started by the suite: see `tests/fixtures`."""
+
+from __future__ import annotations
+
+pytest_plugins = [
+    "tests.fixtures.cli",
+    "tests.fixtures.kafka",
+    "tests.fixtures.postgres",
+    "tests.fixtures.relays",
+]

@@ -71,12 +71,14 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "bridge.enqueue")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else a misspelt name would pass the type checker
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES.get(name, "bridge.enqueue")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -63,7 +63,9 @@ def down(
     schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take migrations away again, newest first, rows included. Needs --to and --yes.
+    """Take migrations away again, newest first.
+
+    Destroys the rows in what is dropped, so it needs --to and --yes.
 
     Examples:
       outbox-bridge migrate down --to 1 --yes
@@ -89,7 +91,11 @@ def status(
     schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show every migration: applied, pending, changed (other content), unknown (newer)."""
+    """Show every migration and its state.
+
+    The states: applied, pending, changed (applied with other content), unknown (newer than this
+    version of outbox-bridge).
+    """
     with _migrator(config, database_url, schema) as (migrator, name):
         states = migrator.status()
     output = Output(as_json=json)
@@ -113,7 +119,11 @@ def verify(
     schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check checksums, and that every table, column and trigger is there; exit 3 where not."""
+    """Check that the schema is what the migrations made.
+
+    Compares checksums and looks for missing or disabled parts, as the relay does at start; exits
+    with 3 where something is wrong.
+    """
     with _migrator(config, database_url, schema) as (migrator, name):
         migrator.verify()
     output = Output(as_json=json)
@@ -165,7 +175,7 @@ def print_sql(
 def roles(
     *, config: ConfigOption = None, schema: SchemaOption = None, json: JsonOption = False
 ) -> None:
-    """Print the SQL that creates the four roles and grants each what it needs.
+    """Print the SQL that creates the roles and their grants.
 
     Examples:
       outbox-bridge migrate roles | psql -v ON_ERROR_STOP=1

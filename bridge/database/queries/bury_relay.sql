@@ -1,6 +1,6 @@
 -- Removes a dead relay whose claims are all taken back, and frees its lanes: in the transaction of
 -- the rescue, so that no lane moves while rows of it are in flight.
--- Locks: its row and its lanes. The tables are small.
+-- Locks: its row and its lanes (lock_lanes.sql already holds them). The tables are small.
 with gone as (
     delete from :"schema".app_outbox_relay
     where

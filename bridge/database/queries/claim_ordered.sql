@@ -3,13 +3,16 @@
 -- SKIP LOCKED. A row that somebody else has locked keeps its place: later rows of its key are
 -- left out, so that they do not overtake it.
 -- Index: app_outbox_queue_lane_idx, app_outbox_pkey.
+-- The lanes are looked at in the order in which they are given, which the caller changes from claim to
+-- claim. Stale entries are thrown away and told as by claim_rows.sql.
 -- `not in` where `not exists` would do: it is hashed although the session allows no hash joins.
--- The linter misreads a limit behind a LATERAL.
--- noqa: disable=layout.indent
+-- The linter misreads a limit behind a LATERAL, and does not count the columns of `*`.
+-- noqa: disable=layout.indent,ambiguous.set_columns
 with owned as materialized (
     select l.lane
     from :"schema".app_outbox_lane as l
     where l.lane = any(:'lanes'::smallint []) and l.relay_id = :'relay_id'::integer
+    order by array_position(:'lanes'::smallint [], l.lane)
     for share of l
 ),
 
@@ -80,9 +83,15 @@ claimed as (
         locked_at = now(),
         updated_at = now(),
         claim_id = :'claim_id'::uuid,
-        claim_count = o.claim_count + 1
+        claim_count = o.claim_count + 1,
+        sent_partition = -1,
+        sent_offset = -1
     from due
-    where o.outbox_id = due.outbox_id and o.status = 'PENDING' and o.next_run_at <= now()
+    where
+        o.outbox_id = due.outbox_id
+        and o.status = 'PENDING'
+        and o.next_run_at <= now()
+        and hashtext(o.ordering_key) & 63 = due.lane
     returning
         o.outbox_id, o.destination, o.message_key, o.ordering_key, o.event_type, o.content_type, o.claim_count,
         nullif(o.headers, '{}')::json as headers,
@@ -114,3 +123,19 @@ recorded as (
 )
 
 select * from claimed
+union all
+select
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    ((select count(*) from due) - (select count(*) from claimed))::integer,
+    null,
+    null
+where (select count(*) from due) > (select count(*) from claimed)

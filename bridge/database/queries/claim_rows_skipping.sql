@@ -2,10 +2,11 @@
 -- Locks: queue entries and outbox rows, both with SKIP LOCKED. A row locked by somebody else keeps
 -- its entry; an entry whose row was deleted stays for claim_rows.sql to throw away.
 -- Index: app_outbox_queue_due_idx, app_outbox_pkey.
--- The entry is a hint: status and next_run_at of the row decide, stale entries are thrown away.
+-- The entry is a hint: the row's status, next_run_at and ordering_key decide, stale entries are thrown
+-- away. Where there were any, the last row has no outbox_id and tells their number as `deferred`.
 -- Times travel as microseconds since 2000-01-01 UTC, the lowest bigint stands for -infinity.
--- The linter misreads a limit behind a LATERAL.
--- noqa: disable=layout.indent
+-- The linter misreads a limit behind a LATERAL, and does not count the columns of `*`.
+-- noqa: disable=layout.indent,ambiguous.set_columns
 with due as materialized (
     select
         entry.tid,
@@ -54,9 +55,15 @@ claimed as (
         locked_at = now(),
         updated_at = now(),
         claim_id = :'claim_id'::uuid,
-        claim_count = o.claim_count + 1
+        claim_count = o.claim_count + 1,
+        sent_partition = -1,
+        sent_offset = -1
     from due
-    where o.outbox_id = due.outbox_id and o.status = 'PENDING' and o.next_run_at <= now()
+    where
+        o.outbox_id = due.outbox_id
+        and o.status = 'PENDING'
+        and o.next_run_at <= now()
+        and o.ordering_key is null
     returning
         o.outbox_id, o.destination, o.message_key, o.ordering_key, o.event_type, o.content_type, o.claim_count,
         nullif(o.headers, '{}')::json as headers,
@@ -87,3 +94,19 @@ recorded as (
 )
 
 select * from claimed
+union all
+select
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    null,
+    ((select count(*) from due) - (select count(*) from claimed))::integer,
+    null,
+    null
+where (select count(*) from due) > (select count(*) from claimed)

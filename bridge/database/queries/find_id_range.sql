@@ -1,5 +1,11 @@
--- Tells the lowest and the highest outbox_id. Locks: nothing. Index: app_outbox_pkey.
+-- Tells the lowest outbox_id from one id on, and the highest of all; no row where there is none.
+-- Locks: nothing. Index: app_outbox_pkey.
 select
-    coalesce(min(o.outbox_id), 0) as first_id,
-    coalesce(max(o.outbox_id), -1) as last_id
-from :"schema".app_outbox as o
+    first_row.outbox_id as first_id,
+    (select max(o.outbox_id) from :"schema".app_outbox as o) as last_id
+from (
+    select min(o.outbox_id) as outbox_id
+    from :"schema".app_outbox as o
+    where o.outbox_id >= :'from_id'::bigint
+) as first_row
+where first_row.outbox_id is not null

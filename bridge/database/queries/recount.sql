@@ -1,37 +1,31 @@
--- Counts SENT and CANCELLED rows anew and lists FAILED rows anew; reads the whole table once.
--- Locks: the counter and the failed table against writers (the caller locks both), so that the
--- counts and the changes that triggers make meanwhile do not mix.
-with cleared as (
-    delete from :"schema".app_outbox_counter
-),
-
-counted as (
-    insert into :"schema".app_outbox_counter (destination, status, delta)
+-- Puts the counters of SENT and CANCELLED rows right; reads the whole table once. Returns how many
+-- counters were wrong.
+-- Every transaction that changes a row's status counts it too, so in one snapshot the difference
+-- between rows and counters is exactly what triggers did not see. It is added like any increment,
+-- and what others count meanwhile is added to it.
+-- Locks: nothing.
+with counted as (
     select
-        o.destination,
+        o.destination collate "C" as destination,
         o.status,
-        count(*)
+        count(*) as delta
     from :"schema".app_outbox as o
     where o.status in ('SENT', 'CANCELLED')
     group by o.destination, o.status
-),
-
-unlisted as (
-    delete from :"schema".app_outbox_failed as f
-    where not exists (
-        select
-        from :"schema".app_outbox as o
-        where o.outbox_id = f.outbox_id and o.status = 'FAILED'
-    )
+    union all
+    select
+        c.destination,
+        c.status,
+        -sum(c.delta)
+    from :"schema".app_outbox_counter as c
+    group by c.destination, c.status
 )
 
-insert into :"schema".app_outbox_failed (outbox_id, destination, event_type, error_code, failed_at)
+insert into :"schema".app_outbox_counter (destination, status, delta)
 select
-    o.outbox_id,
-    o.destination,
-    o.event_type,
-    o.last_error_code,
-    o.updated_at
-from :"schema".app_outbox as o
-where o.status = 'FAILED'
-on conflict (outbox_id) do nothing
+    counted.destination,
+    counted.status,
+    sum(counted.delta)
+from counted
+group by counted.destination, counted.status
+having sum(counted.delta) <> 0

@@ -1,14 +1,16 @@
 -- Gives claimed rows back that were certainly not sent: uncharged, and not counted as handed to Kafka.
--- Locks: the rows, in id order. Index: app_outbox_pkey.
+-- Each row is fenced by its own claim.
+-- Locks: the rows, in id order; rows locked by somebody else are left out and tried again later.
+-- Index: app_outbox_pkey.
 with mine as materialized (
     select o.outbox_id
-    from :"schema".app_outbox as o
+    from unnest(:'outbox_ids'::bigint [], :'claim_numbers'::integer []) as unsent (outbox_id, claim_number)
+    inner join :"schema".app_outbox as o on unsent.outbox_id = o.outbox_id
     where
-        o.outbox_id = any(:'outbox_ids'::bigint [])
-        and o.claim_id = any(:'claim_ids'::uuid [])
-        and o.status = 'PROCESSING'
+        o.claim_id = (:'claim_ids'::uuid [])[unsent.claim_number]
+        and case when o.status = 'PROCESSING' then true else false end
     order by o.outbox_id
-    for update of o
+    for update of o skip locked
 )
 
 update :"schema".app_outbox as o

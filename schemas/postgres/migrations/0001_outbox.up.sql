@@ -230,7 +230,8 @@ for each row when (new.status <> 'PENDING')
 execute function :"schema".app_outbox_after_insert_settled();
 
 -- Update: fires for everything but the two hot changes, claim (PENDING to PROCESSING, which takes
--- the queue entry itself) and settle (to SENT with an offset, which counts by batch itself).
+-- the queue entry itself) and settle (to SENT, which counts by batch itself; it is the change that
+-- gives a row its partition, so a claim takes the partition of an earlier round away).
 create function :"schema".app_outbox_after_update() returns trigger
 language plpgsql security definer as $$
 begin
@@ -280,11 +281,12 @@ end
 $$;
 
 create trigger app_outbox_after_update
-after update of status, next_run_at, destination, ordering_key on :"schema".app_outbox
+after update of status, next_run_at, destination, ordering_key, event_type, last_error_code
+on :"schema".app_outbox
 for each row when (
     new.status in ('PENDING', 'FAILED', 'CANCELLED')
     or old.status in ('SENT', 'FAILED', 'CANCELLED')
-    or (new.status = 'SENT' and new.sent_partition < 0)
+    or (new.status = 'SENT' and (new.sent_partition < 0 or old.sent_partition >= 0))
 )
 execute function :"schema".app_outbox_after_update();
 
@@ -325,6 +327,16 @@ $$;
 create trigger app_outbox_after_truncate
 after truncate on :"schema".app_outbox
 for each statement execute function :"schema".app_outbox_after_truncate();
+
+-- Whoever may call these functions may hang them on a table of their own, and would then write to the
+-- side tables with the owner's rights. The outbox's own triggers ask nobody for this right.
+revoke execute on function
+:"schema".app_outbox_after_insert(),
+:"schema".app_outbox_after_insert_settled(),
+:"schema".app_outbox_after_update(),
+:"schema".app_outbox_after_delete(),
+:"schema".app_outbox_after_truncate()
+from public;
 
 -- Audit rows are written once.
 create function :"schema".app_outbox_audit_refuse() returns trigger

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fixtures.postgres import PostgresServer
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def module_url(postgres: PostgresServer) -> Iterator[str]:
+    """One migrated database for the module's tests."""
+    url = postgres.create_database(postgres.migrated_template())
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def outbox_url(module_url: str) -> Iterator[str]:
+    """The module's database, its outbox emptied after the test."""
+    yield module_url
+    with psycopg.connect(module_url, autocommit=True) as conn:
+        conn.execute("truncate app_outbox restart identity")
+
+
+@pytest.fixture
+def conn(outbox_url: str) -> Iterator[Connection]:
+    """The application's connection, as psycopg opens it: transactions begin by themselves."""
+    with psycopg.connect(outbox_url) as conn:
+        yield conn
+        if not conn.closed:
+            conn.rollback()
+
+
+@pytest.fixture
+def observer(outbox_url: str) -> Iterator[Connection]:
+    """A second session, in autocommit: it sees what is committed."""
+    with psycopg.connect(outbox_url, autocommit=True) as conn:
+        yield conn

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from bridge.database.template import advisory_class
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+    from tests.fixtures.cli import RunCliFunction
+    from tests.fixtures.kafka import KafkaBroker
+
+
+def states(done: CompletedProcess[str]) -> dict[str, str]:
+    document = json.loads(done.stdout)
+    assert document["healthy"] is (done.returncode == 0)
+    return {check["name"]: check["state"] for check in document["checks"]}
+
+
+def test_all_parts_reachable_is_healthy(
+    database_url: str, kafka: KafkaBroker, run_cli: RunCliFunction
+) -> None:
+    done = run_cli("health", "--json")
+    assert states(done) == {"database": "ok", "schema": "ok", "relays": "warning", "kafka": "ok"}
+    assert done.stderr == ""
+    assert run_cli("health", "--require-relay", check=False).returncode == 1
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        conn.execute(
+            "insert into app_outbox_relay (relay_name, host, pid, version, lease_seconds) "
+            "values ('relay-1', 'h', 1, '1', 120)"
+        )
+        conn.execute(
+            "select pg_advisory_lock(%s, relay_id) from app_outbox_relay",
+            [advisory_class("relay", "public")],
+        )
+        assert states(run_cli("health", "--json", "--require-relay"))["relays"] == "ok"
+        conn.execute(
+            "insert into app_outbox "
+            "(message_key, event_type, destination, created_at, next_run_at) "
+            "values ('k', 't', 'd', now() - interval '1 hour', now() - interval '1 hour')"
+        )
+    assert states(run_cli("health", "--json", "--max-wait", "7200"))["wait"] == "ok"
+    done = run_cli("health", "--json", "--max-wait", "60", check=False)
+    assert states(done)["wait"] == "failed"
+
+
+def test_each_missing_part_is_named(
+    empty_database_url: str, kafka: KafkaBroker, run_cli: RunCliFunction
+) -> None:
+    done = run_cli("health", "--json", check=False)
+    assert done.returncode == 1
+    assert states(done) == {
+        "database": "ok",
+        "schema": "failed",
+        "relays": "skipped",
+        "kafka": "ok",
+    }
+    nobody = {"OUTBOX_BRIDGE_DATABASE_URL": "postgresql://localhost:1/none"}
+    done = run_cli("health", "--json", env=nobody, check=False)
+    assert states(done)["database"] == "failed"
+
+
+def test_unreachable_kafka_is_named_within_the_time_limit(
+    database_url: str, run_cli: RunCliFunction
+) -> None:
+    for servers, reason in (("localhost:1", "does not answer"), ("", "BOOTSTRAP_SERVERS")):
+        broker = {"OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": servers}
+        done = run_cli("health", "--timeout", "1", env=broker, check=False)
+        assert done.returncode == 1
+        assert reason in done.stdout
+        assert done.stderr == ""
+
+
+def test_unknown_kafka_property_is_named(database_url: str, run_cli: RunCliFunction) -> None:
+    broken = {
+        "OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": "localhost:1",
+        "OUTBOX_BRIDGE_KAFKA_LINGER_MSX": "1",
+    }
+    done = run_cli("health", "--timeout", "1", env=broken, check=False)
+    assert done.returncode == 1
+    assert "linger.msx" in done.stdout

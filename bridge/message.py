@@ -83,7 +83,7 @@ class Record:
     topic: str
     key: str | None
     value: bytes | None
-    headers: list[tuple[str, Any]]
+    headers: dict[str, str | bytes | None]
 
 
 class ClaimKey(NamedTuple):

@@ -37,7 +37,8 @@ MESSAGE_CODES = frozenset(
 
 def classify(error: KafkaError) -> FailureClass:
     """Return the class of a delivery error; an unknown code is of class delivery."""
-    if error.fatal():
+    # What is produced after a fatal error carries the code without the mark.
+    if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - see above
         return FailureClass.FATAL
     if error.code() in MESSAGE_CODES:
         return FailureClass.MESSAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,21 +17,27 @@ class Batch:
     """One claim on its way: its rows until they are handed to the producer, then only counts.
 
     `open` counts rows whose outcome is not yet in the database; only the settler lowers it.
+    `claimed_at` is the monotonic time before the claim. `payload_bytes` came with the claim,
+    `large_bytes` are still in the database, to be fetched one by one.
     """
 
-    __slots__ = ("claim_id", "lanes", "open", "payload_bytes", "rows")
+    __slots__ = ("claim_id", "claimed_at", "lanes", "large_bytes", "open", "payload_bytes", "rows")
 
-    def __init__(self, claim_id: str, rows: list[ClaimedRow]) -> None:
+    def __init__(self, claim_id: str, rows: list[ClaimedRow], claimed_at: float = math.inf) -> None:
         self.claim_id = claim_id
         self.rows: Sequence[ClaimedRow] = rows
         self.open = len(rows)
         self.lanes = frozenset(row[12] for row in rows if row[12] is not None)
-        size = 0
+        self.claimed_at = claimed_at
+        size = large = 0
         for row in rows:
             value = row[8] if row[8] is not None else row[9]
             if value is not None:
                 size += len(value)
+            elif row[10] is not None:
+                large += row[10]
         self.payload_bytes = size
+        self.large_bytes = large
 
 
 class Ack(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 import uuid
@@ -30,6 +31,10 @@ _WAIT_FOR_ROOM = 0.2
 _SKIP_SECONDS = 5.0
 """How long claims avoid waiting for locked rows after one made them wait."""
 _REFUSED_WAIT = 1.0
+_BACKLOG_SEARCH = 0.25
+"""Seconds between two looks for new destinations while known ones have a backlog."""
+_RESCUE_PATIENCE = 10.0
+"""Seconds that a run of one claim waits for the rescue of dead relays' rows."""
 _FIRST_ROWS = 50
 """Rows of the first claim, while the size of payloads is unknown."""
 
@@ -65,9 +70,11 @@ class Claimer:
         self._lanes = Lanes(session, registration, flight, advisory_class("lanes", schema))
         self._gate = Gate(session)
         self._ordered = False
+        self._first_lane = 0
         self._next_search = 0.0
         self._skip_until = 0.0
         self._row_bytes = 0.0
+        self._claimed = 0
         self._log = structlog.get_logger("bridge.relay.claimer")
         self.stop = threading.Event()
 
@@ -109,17 +116,26 @@ class Claimer:
 
     def _claim_once(self) -> None:
         limit = self._run.limit or self._settings.batch_rows
+        self._await_rescue()
         self._search(force=True)
-        claimed = self._look(limit)
-        if self._ordered and claimed < limit:
-            self._look_ordered(limit - claimed)
+        taken = room = limit - self._claimed  # less than the limit after a lost connection
+        while room and taken == room == limit - self._claimed:
+            taken = self._look(room)  # a whole batch of stale entries is no claim
+        if self._ordered and limit > self._claimed:
+            self._look_ordered(limit - self._claimed)
+
+    def _await_rescue(self) -> None:
+        """Wait until what a killed relay left is taken back: under cron no relay lives for long."""
+        end = time.monotonic() + _RESCUE_PATIENCE
+        while time.monotonic() < end and not self.stop.is_set() and self._has_orphans():
+            self.stop.wait(self._settings.idle_poll)
 
     def _claim_on(self) -> bool:
         """Claim until stopped; True when the run is to end because nothing is due any more."""
         settings = self._settings
         busy_until = 0.0
         while not self.stop.is_set():
-            if not self._registration.alive.wait(_WAIT_FOR_ROOM):
+            if not self._registration.may_claim(_WAIT_FOR_ROOM):
                 continue
             rows = self._batch_rows()
             if not self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
@@ -151,7 +167,7 @@ class Claimer:
         return max(1, min(settings.batch_rows, settings.max_inflight_rows, fitting))
 
     def _look_everywhere(self, rows: int) -> int:
-        """Claim once from the destinations and once from the lanes; the larger number of rows."""
+        """Claim once from destinations and once from lanes; the larger number of entries."""
         found = self._look(rows) if self._targets else 0
         if self._ordered:
             found = max(found, self._look_ordered(rows))
@@ -166,7 +182,9 @@ class Claimer:
         self._targets.replace(destinations)
         self._ordered = ordered
         took = time.monotonic() - started
-        self._next_search = started + min(5.0, max(self._settings.idle_poll, 10 * took))
+        # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
+        pause = _BACKLOG_SEARCH if self._targets.backlogged else self._settings.idle_poll
+        self._next_search = started + min(5.0, max(pause, 10 * took))
 
     def _parameters(self, claim_id: str) -> dict[str, Any]:
         return {
@@ -177,16 +195,18 @@ class Claimer:
         }
 
     def _look(self, rows: int) -> int:
-        claim_id = str(uuid.uuid4())
+        """Claim once from the destinations; the number of entries taken, stale ones included."""
+        claim_id = _new_claim_id()
         where = self._targets.parameters(rows)
         parameters = self._parameters(claim_id) | where
         started = time.monotonic()
         claimed = self._claim_without_waiting_long(parameters)
-        self._targets.record(claimed)
-        if len(claimed) < rows:
-            self._targets.looked(time.monotonic() - started, self._read_floor)
-        self._enter(claim_id, claimed)
-        return len(claimed)
+        seconds = time.monotonic() - started
+        taken = _without_stale(claimed)
+        self._targets.record(claimed, taken)
+        self._enter(claim_id, claimed, started)
+        self._targets.looked(seconds, self._read_floor)
+        return taken
 
     def _claim_without_waiting_long(self, parameters: dict[str, Any]) -> list[ClaimedRow]:
         """Claim; where somebody's open transaction holds a row, claim the others instead."""
@@ -201,29 +221,35 @@ class Claimer:
         lanes = self._lanes.active()
         if not lanes:
             return 0
-        claim_id = str(uuid.uuid4())
+        claim_id = _new_claim_id()
+        # A batch may be full before the last lane is reached: the next one begins elsewhere.
+        self._first_lane = (self._first_lane + 1) % len(lanes)
+        started = time.monotonic()
         claimed = self._session.rows(
             "claim_ordered",
             self._parameters(claim_id)
             | {
-                "lanes": lanes,
-                "lane_quota": max(1, -(-rows * 4 // len(lanes))),
+                "lanes": lanes[self._first_lane :] + lanes[: self._first_lane],
+                # A single claim takes what there is; of many, each leaves room for other lanes.
+                "lane_quota": rows if self._run.once else max(1, -(-rows * 4 // len(lanes))),
                 "batch_rows": rows,
             },
         )
-        self._enter(claim_id, claimed)
-        return len(claimed)
+        taken = _without_stale(claimed)
+        self._enter(claim_id, claimed, started)
+        return taken
 
     def _read_floor(self) -> int | None:
         floor: int | None = self._session.rows("find_writer_floor")[0][0]
         return floor
 
-    def _enter(self, claim_id: str, claimed: list[Any]) -> None:
+    def _enter(self, claim_id: str, claimed: list[Any], started: float) -> None:
         if not claimed:
             return
         claimed.sort(key=_outbox_id)
-        batch = Batch(claim_id, claimed)
-        average = batch.payload_bytes / len(claimed)
+        self._claimed += len(claimed)
+        batch = Batch(claim_id, claimed, started)
+        average = (batch.payload_bytes + batch.large_bytes) / len(claimed)
         # Follow growth at once and shrinking slowly: one large batch too many costs memory.
         self._row_bytes = max(average, 0.8 * self._row_bytes + 0.2 * average, 1.0)
         self._flight.enter(batch)
@@ -279,6 +305,19 @@ class Claimer:
                         "error_message": RESCUED_MESSAGE,
                     },
                 )
+
+
+def _new_claim_id() -> str:
+    """Return a random UUID; unlike uuid4 it makes no system call, which would cost a turn."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+
+def _without_stale(claimed: list[Any]) -> int:
+    """Take the row that tells of stale entries off; returns how many entries were taken in all."""
+    if not claimed or claimed[-1][0] is not None:
+        return len(claimed)
+    stale: int = claimed.pop()[10]
+    return len(claimed) + stale
 
 
 def _outbox_id(row: ClaimedRow) -> int:

@@ -18,7 +18,8 @@ class Flight:
     The budget bounds every queue in the relay: what is claimed and not settled never exceeds
     `max_rows` rows. Half of `max_bytes` is for payloads that came with their claim (new claims wait
     while they exceed it), half for large ones that are fetched one by one: were it one budget, a
-    batch could wait for bytes that only its own end gives back.
+    batch could wait for bytes that only its own end gives back. New claims also wait while more
+    than that is still to be fetched, so that large rows do not grow old in the queue.
     Thread-safe. Reports are appended by librdkafka's callbacks, which must never block.
     """
 
@@ -28,6 +29,7 @@ class Flight:
         self.rows = 0
         self.payload_bytes = 0
         self.large_bytes = 0
+        self.unfetched_bytes = 0
         self.to_publish: queue.SimpleQueue[Batch | list[Suspect] | None] = queue.SimpleQueue()
         self.acks: deque[Ack] = deque()
         self.refusals: deque[Refusal] = deque()
@@ -42,6 +44,7 @@ class Flight:
         with self._changed:
             self.rows += batch.open
             self.payload_bytes += batch.payload_bytes
+            self.unfetched_bytes += batch.large_bytes
             self._batches[batch.claim_id] = batch
             self._lanes.update(batch.lanes)
             self._changed.notify_all()
@@ -53,13 +56,14 @@ class Flight:
             self.rows -= rows
             for batch in finished:
                 self.payload_bytes -= batch.payload_bytes
+                self.unfetched_bytes -= batch.large_bytes
                 self._batches.pop(batch.claim_id, None)
                 self._lanes.subtract(batch.lanes)
             self._changed.notify_all()
 
     def room(self) -> int:
         """Return how many more rows may be claimed now (0 while the byte budget is used up)."""
-        if self.payload_bytes >= self.max_bytes // 2:
+        if max(self.payload_bytes, self.unfetched_bytes) >= self.max_bytes // 2:
             return 0
         return self.max_rows - self.rows
 

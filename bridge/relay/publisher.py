@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from bridge.database.session import ConnectionLost, Session
+from bridge.database.connection import first_line
+from bridge.database.session import PASSING, ConnectionLost, Session
 from bridge.encoding.json import CannotEncode, record_headers
 from bridge.kafka.failures import FailureClass, classify
 from bridge.lifecycle import ErrorCode
 from bridge.message import Record
 from bridge.relay.batch import Ack, Batch, Fault, Refusal, Suspect, Unsent
-from bridge.routing import KeyChoice, Router
+from bridge.routing import KeyChoice, Route, Router
 
 if TYPE_CHECKING:
     from bridge.message import ClaimedRow
@@ -25,6 +27,8 @@ Report = Callable[[KafkaError | None, Message], None]
 
 _QUEUE_FULL_WAIT = 0.05
 _POLL = 0.1
+_NOWHERE = Route(topic="", key=KeyChoice.AUTO)
+_REFUSED_WAIT = 1.0
 
 
 class Publisher:
@@ -33,7 +37,8 @@ class Publisher:
     Every row that enters leaves exactly one report in the flight's mailboxes: an Ack, a Refusal, a
     Fault (can never be sent) or Unsent (given back). A record refused together with others is sent
     again by `lone_producer`, whose batches hold one record, because librdkafka fails a whole batch
-    for one guilty record.
+    for one guilty record. `max_age`: seconds after its claim when a batch is handed to Kafka no
+    more, since others may take it over before its records have expired.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Publisher:
         router: Router,
         flight: Flight,
         on_fatal: Callable[[str], None],
+        max_age: float,
     ) -> None:
         self._producer = producer
         self._make_lone_producer = lone_producer
@@ -53,7 +59,8 @@ class Publisher:
         self._router = router
         self._flight = flight
         self._on_fatal = on_fatal
-        self._giving_back = threading.Event()
+        self._max_age = max_age
+        self._giving_back = False
         self._done = threading.Event()
         self._log = structlog.get_logger("bridge.relay.publisher")
 
@@ -78,7 +85,7 @@ class Publisher:
 
     def give_back(self) -> None:
         """From now on hand nothing more to Kafka: batches that wait are given back unsent."""
-        self._giving_back.set()
+        self._giving_back = True
 
     def purge(self) -> None:
         """Drop what librdkafka has not sent yet; its rows are reported as surely unsent."""
@@ -90,22 +97,32 @@ class Publisher:
         """End the poll thread, after everything was settled."""
         self._done.set()
 
+    def _is_over(self, batch: Batch) -> bool:
+        """Tell whether nothing more of this batch may be handed to Kafka."""
+        return self._giving_back or time.monotonic() - batch.claimed_at > self._max_age
+
     def _publish(self, batch: Batch) -> None:
         rows, batch.rows = batch.rows, ()
+        is_over = self._is_over(batch)
         produce = self._producer.produce
         route = self._router.route
         report = self._reporter(batch)
+        destination = ""
+        target = _NOWHERE
         for position, row in enumerate(rows):
-            if self._giving_back.is_set():
+            if is_over or self._giving_back:
                 self._flight.unsent.extend(Unsent(left[0], batch) for left in rows[position:])
                 return
             try:
-                target = route(row[1])
+                if row[1] != destination:  # most often the same as the row before
+                    destination = row[1]
+                    target = route(destination)
                 if target.problem is not None:
                     self._fault(row, batch, ErrorCode.INVALID_TOPIC, target.problem)
                     continue
                 if row[10] is not None:
                     self._publish_large(row, batch)
+                    is_over = self._is_over(batch)  # that may have taken its time
                     continue
                 auto = target.key is KeyChoice.AUTO
                 key = (row[3] or row[2]) if auto else _record_key(row, target.key)
@@ -140,8 +157,9 @@ class Publisher:
 
     def _refused(self, refusal: Refusal) -> None:
         if classify(refusal.error) is FailureClass.FATAL:
+            # No report: the row stays in flight until the relay ends and gives it back, uncharged.
             self._on_fatal(refusal.error.str())
-        if refusal.error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - librdkafka's local codes
+        elif refusal.error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - librdkafka's local codes
             self._flight.unsent.append(Unsent(refusal.outbox_id, refusal.batch))
         else:
             self._flight.refusals.append(refusal)
@@ -172,38 +190,44 @@ class Publisher:
     def _publish_large(self, row: ClaimedRow, batch: Batch) -> None:
         """Fetch a payload that was left in the database, within the byte budget, and produce it."""
         size = row[10] or 0
-        while not self._flight.take_bytes(size, _QUEUE_FULL_WAIT * 4):
-            if self._giving_back.is_set():
-                self._flight.unsent.append(Unsent(row[0], batch))
+        if self._reserve(size, batch):
+            fetched = self._fetch(row[0], batch)
+            if fetched is not None:
+                self._publish_fetched(fetched, batch, self._producer, alone=False, reserved=size)
                 return
-        if not self._publish_fetched(row[0], batch, self._producer, alone=False, reserved=size):
             self._flight.give_bytes(size)
+        self._flight.unsent.append(Unsent(row[0], batch))
 
     def _publish_alone(self, suspects: list[Suspect]) -> None:
         if self._lone_producer is None:
             self._lone_producer = self._make_lone_producer()
-        for suspect in suspects:
-            if self._giving_back.is_set():
-                self._flight.unsent.append(Unsent(suspect.outbox_id, suspect.batch))
-                continue
-            self._publish_fetched(
-                suspect.outbox_id, suspect.batch, self._lone_producer, alone=True, reserved=0
-            )
+        for outbox_id, batch in suspects:
+            row = None if self._is_over(batch) else self._fetch(outbox_id, batch)
+            if row is not None:
+                size = len(row[8] or row[9] or b"")
+                if self._reserve(size, batch):
+                    self._publish_fetched(
+                        row, batch, self._lone_producer, alone=True, reserved=size
+                    )
+                    continue
+            self._flight.unsent.append(Unsent(outbox_id, batch))
+
+    def _reserve(self, size: int, batch: Batch) -> bool:
+        """Wait for room in the byte budget; False when the batch is over meanwhile."""
+        while not self._flight.take_bytes(size, _QUEUE_FULL_WAIT * 4):
+            if self._is_over(batch):
+                return False
+        return True
 
     def _publish_fetched(
-        self, outbox_id: int, batch: Batch, producer: Producer, *, alone: bool, reserved: int
-    ) -> bool:
-        """Read the row anew and produce it; False when it did not reach the producer."""
-        row = self._fetch(outbox_id, batch)
-        if row is None:
-            # Claimed, edited or cancelled by somebody else meanwhile: there is nothing to settle.
-            self._flight.unsent.append(Unsent(outbox_id, batch))
-            return False
+        self, row: ClaimedRow, batch: Batch, producer: Producer, *, alone: bool, reserved: int
+    ) -> None:
+        """Produce a row whose payload was read on its own; gives the reserved bytes back."""
+        outbox_id = row[0]
         acks, refused, give_bytes = self._flight.acks, self._refused, self._flight.give_bytes
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if reserved:
-                give_bytes(reserved)
+            give_bytes(reserved)
             if error is None:
                 partition, offset = message.partition(), message.offset()
                 acks.append(Ack(outbox_id, partition, offset, batch))  # type: ignore[arg-type]  # set once delivered
@@ -217,14 +241,14 @@ class Publisher:
             record = Record(target.topic, _record_key(row, target.key), value, headers)
             self._produce_when_possible(producer, record, delivered)
         except CannotEncode as error:
+            give_bytes(reserved)
             self._fault(row, batch, ErrorCode.CANNOT_ENCODE, str(error))
-            return False
         except KafkaException as error:
+            give_bytes(reserved)
             self._refused_at_once(outbox_id, error.args[0], batch)
-            return False
-        return True
 
     def _fetch(self, outbox_id: int, batch: Batch) -> ClaimedRow | None:
+        """Read a claimed row anew; None where somebody else claimed, edited or cancelled it."""
         parameters = {"outbox_id": outbox_id, "claim_id": batch.claim_id}
         while True:
             try:
@@ -234,6 +258,9 @@ class Publisher:
                 if not self._session.reopen(self._done, self._told):
                     return None
                 self._log.info("database connection back")
+            except PASSING as error:
+                self._log.warning("payload refused, tried again", reason=first_line(error))
+                self._done.wait(_REFUSED_WAIT)
             else:
                 return rows[0] if rows else None
 

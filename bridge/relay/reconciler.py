@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 STEP = 20_000
 """Ids per statement, so that no transaction is long."""
 
+_LOWEST = -(1 << 63)
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -36,12 +38,27 @@ class Reconciler:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def reconcile(self, keep_on: Callable[[], bool] = lambda: True) -> Repair:
-        """Walk all rows once; `keep_on` is asked between steps."""
-        first, last = self._session.rows("find_id_range")[0]
+    def reconcile(
+        self,
+        keep_on: Callable[[], bool] = lambda: True,
+        on_step: Callable[[int, int], None] = lambda _done, _last: None,
+    ) -> Repair:
+        """Walk all rows once; `keep_on` is asked between steps.
+
+        `on_step` hears how far the walk has come: the id that it has reached, and the last one.
+        """
         queued = released = 0
-        while first <= last and keep_on():
-            step = {"first_id": first, "last_id": first + STEP - 1}
+        first = _LOWEST
+        end: int | None = None
+        while keep_on():
+            found = self._session.rows("find_id_range", {"from_id": first})
+            if not found:
+                break
+            first, last = found[0]  # gaps in the ids are jumped over
+            end = last if end is None else end  # rows that come meanwhile have their triggers
+            if first > end:
+                break
+            step = {"first_id": first, "last_id": min(first + STEP - 1, end)}
             released += self._session.run(
                 "reconcile_claims",
                 {
@@ -51,17 +68,17 @@ class Reconciler:
                 },
             )
             queued += self._session.run("reconcile_queue", step)
-            first += STEP
+            on_step(step["last_id"], end)
+            first = step["last_id"] + 1
+            if first > end:
+                break
         return Repair(queued=queued, released=released)
 
-    def recount(self) -> None:
-        """Count SENT and CANCELLED rows and list FAILED rows anew, in one transaction.
+    def recount(self) -> int:
+        """Put the counters of SENT and CANCELLED rows and the list of FAILED rows right.
 
-        The counter and the list are locked against writers meanwhile.
+        Returns how many counters and entries were wrong. Stops nobody.
         """
-
-        def recount() -> None:
-            self._session.run("lock_counters")
-            self._session.run("recount")
-
-        self._session.in_transaction(recount)
+        counters = self._session.run("recount")
+        relisted: int = self._session.value("relist_failed")
+        return counters + relisted

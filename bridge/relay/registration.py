@@ -18,6 +18,8 @@ from bridge.errors import DatabaseError
 from bridge.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.settings import Settings
 
 _SLICE = 0.2
@@ -31,8 +33,15 @@ class Registration:
     a new one: claims made under the old id are theirs to rescue then.
     """
 
-    def __init__(self, settings: Settings, relay_name: str, url: str | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        relay_name: str,
+        url: str | None,
+        on_failure: Callable[[str, BaseException], None] | None = None,
+    ) -> None:
         self._settings = settings
+        self._on_failure = on_failure
         self._relay_name = relay_name
         self._class = advisory_class("relay", settings.database.schema_name)
         self._session = Session(
@@ -43,8 +52,9 @@ class Registration:
             lock_timeout=5.0,
         )
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
         self._log = structlog.get_logger("bridge.relay.heartbeat")
+        self._beaten = 0.0
         self.relay_id = 0
         self.alive = threading.Event()
         self.stopping = False
@@ -55,6 +65,20 @@ class Registration:
         self._register()
         self._thread.start()
 
+    def may_claim(self, timeout: float) -> bool:
+        """Wait until this relay may claim; False after `timeout` seconds.
+
+        It must be alive, and no heartbeat older than the lease without its margin: a relay that was
+        frozen may have been declared dead, and does not know it before its next heartbeat.
+        """
+        if not self.alive.wait(timeout):
+            return False
+        relay = self._settings.relay
+        if time.monotonic() - self._beaten < relay.lease - relay.lease_margin:
+            return True
+        self._stop.wait(min(timeout, relay.idle_poll))
+        return False
+
     def leave(self) -> None:
         """Announce that this relay claims no more, so that others share its lanes."""
         self.stopping = True
@@ -63,7 +87,7 @@ class Registration:
         """Stop beating, remove the relay's row where no claim of it is left, let the lock go."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join()  # the caller does not wait for ever where the database hangs
         try:
             self._session.run("unregister_relay", {"relay_id": self.relay_id})
         except (DatabaseError, psycopg.Error) as error:
@@ -74,6 +98,7 @@ class Registration:
             self._session.close()
 
     def _register(self) -> None:
+        self._beaten = time.monotonic()
         if self.relay_id and self._take_up():
             self.alive.set()
             return
@@ -114,6 +139,15 @@ class Registration:
     def _lock_key(self, relay_id: int) -> dict[str, Any]:
         return {"relay_class": self._class, "relay_id": relay_id}
 
+    def _live(self) -> None:
+        try:
+            self._beat()
+        except BaseException as error:
+            self.alive.clear()
+            if self._on_failure is None:
+                raise
+            self._on_failure("heartbeat", error)
+
     def _beat(self) -> None:
         interval = self._settings.relay.heartbeat_interval
         while not self._stop.is_set():
@@ -122,7 +156,10 @@ class Registration:
                 if self._stop.is_set():
                     return
                 beat = {"relay_id": self.relay_id, "stopping": self.stopping}
-                if not self._session.rows("beat_relay", beat):
+                started = time.monotonic()
+                if self._session.rows("beat_relay", beat):
+                    self._beaten = started
+                else:
                     self.alive.clear()
                     self._log.warning(
                         "others declared this relay dead; it registers anew", relay_id=self.relay_id

@@ -72,6 +72,7 @@ class Rescuer:
             if silent < lease:
                 return
             why = "frozen"
+        self._session.rows("lock_lanes", {"relay_id": relay_id})
         rescued = self._take_back({"relay_id": relay_id, "stuck_seconds": None})
         self._session.run("bury_relay", {"relay_id": relay_id})
         self._log.warning("relay is gone", relay=name, relay_id=relay_id, why=why, rescued=rescued)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bridge.database.arrays import array
 from bridge.lifecycle import Status
 from bridge.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from bridge.database.session import Session
     from bridge.relay.batch import Ack, Batch, Unsent
@@ -51,16 +52,13 @@ class Settlement:
         `acks` are in id order. Returns how many rows matched; raises LockNotAvailable when another
         transaction held one of them for longer than the lock time-out (nothing was written then).
         """
-        numbers: dict[Batch, int] = {}
-        claim_numbers = [numbers.setdefault(ack[3], len(numbers) + 1) for ack in acks]
+        outbox_ids, partitions, offsets, batches = zip(*acks, strict=True) if acks else ((),) * 4
         routed = self.router.renamed()
         parameters = {
-            "outbox_ids": array(ack[0] for ack in acks),
-            "claim_numbers": array(claim_numbers),
-            "partitions": array(ack[1] for ack in acks),
+            **_fences(outbox_ids, batches),
+            "partitions": array(partitions),
             # Where a retried batch was recognised as a duplicate, the broker tells no offset.
-            "offsets": array(ack[2] if ack[2] >= 0 else -1 for ack in acks),
-            "claim_ids": [batch.claim_id for batch in numbers],
+            "offsets": array(offset if offset >= 0 else -1 for offset in offsets),
             "finished_claims": [batch.claim_id for batch in finished],
             "routed_destinations": list(routed),
             "routed_topics": list(routed.values()),
@@ -81,81 +79,86 @@ class Settlement:
 
     def find_lost(self, acks: Sequence[Ack]) -> list[int]:
         """Return the rows among `acks` that did not become SENT under their claim."""
-        numbers: dict[Batch, int] = {}
-        claim_numbers = [numbers.setdefault(ack[3], len(numbers) + 1) for ack in acks]
         rows = self._session.rows(
-            "find_unsettled",
-            {
-                "outbox_ids": array(ack[0] for ack in acks),
-                "claim_numbers": array(claim_numbers),
-                "claim_ids": [batch.claim_id for batch in numbers],
-            },
+            "find_unsettled", _fences([ack[0] for ack in acks], [ack[3] for ack in acks])
         )
         return [row[0] for row in rows]
 
     def mark_failed(self, failures: Sequence[Failure]) -> Failed:
         """Write failed attempts: PENDING with backoff, or FAILED. Locked rows are handed back."""
-        by_id = {failure.outbox_id: failure for failure in failures}
-        where = {
-            "outbox_ids": array(by_id),
-            "claim_ids": list({failure.batch.claim_id for failure in failures}),
-        }
+        rows = {(failure.outbox_id, failure.batch): failure for failure in failures}
+        attempts = list(rows.values())
+        batches = list(dict.fromkeys(failure.batch for failure in attempts))
+
+        def find(row: Sequence[int]) -> Failure:
+            return rows[row[0], batches[row[1] - 1]]
 
         def mark() -> Failed:
-            locked = self._session.rows("lock_failures", where)
+            locked = self._session.rows("lock_failures", _pairs(rows))
             outcomes = [
-                (outbox_id, self._outcome(by_id[outbox_id], used, allowed), used)
-                for outbox_id, used, allowed in locked
+                (failure, *self._outcome(failure, used, allowed))
+                for failure, used, allowed in ((find(row), row[2], row[3]) for row in locked)
             ]
             self._session.run(
                 "settle_failed",
                 {
-                    "outbox_ids": array(outbox_id for outbox_id, _, _ in outcomes),
-                    "statuses": [str(status) for _, (status, _), _ in outcomes],
+                    "outbox_ids": array(failure.outbox_id for failure, _, _ in outcomes),
+                    "statuses": [str(status) for _, status, _ in outcomes],
                     "charges": [1] * len(outcomes),
-                    "delays": [delay for _, (_, delay), _ in outcomes],
-                    "error_codes": [by_id[outbox_id].code for outbox_id, _, _ in outcomes],
-                    "error_messages": [by_id[outbox_id].reason for outbox_id, _, _ in outcomes],
+                    "delays": [delay for _, _, delay in outcomes],
+                    "error_codes": [failure.code for failure, _, _ in outcomes],
+                    "error_messages": [failure.reason for failure, _, _ in outcomes],
                 },
             )
-            done = {outbox_id for outbox_id, _, _ in outcomes}
-            ended = sum(status is Status.FAILED for _, (status, _), _ in outcomes)
-            return Failed(len(done) - ended, ended, [], [i for i in by_id if i not in done])
+            done = {(failure.outbox_id, failure.batch) for failure, _, _ in outcomes}
+            ended = sum(status is Status.FAILED for _, status, _ in outcomes)
+            left = [f for f in attempts if (f.outbox_id, f.batch) not in done]
+            return Failed(len(done) - ended, ended, left, [])
 
         result = self._session.in_transaction(mark)
-        if not result.lost:
+        if not result.held:
             return result
-        still = {
-            row[0]
-            for row in self._session.rows(
-                "find_claimed", {**where, "outbox_ids": array(result.lost)}
-            )
-        }
+        held = self._still_claimed((f.outbox_id, f.batch) for f in result.held)
         return result._replace(
-            held=[by_id[outbox_id] for outbox_id in result.lost if outbox_id in still],
-            lost=[outbox_id for outbox_id in result.lost if outbox_id not in still],
+            held=[f for f in result.held if (f.outbox_id, f.batch) in held],
+            lost=[f.outbox_id for f in result.held if (f.outbox_id, f.batch) not in held],
         )
+
+    def _still_claimed(self, rows: Iterable[tuple[int, Batch]]) -> set[tuple[int, Batch]]:
+        """Return those rows that are still PROCESSING: somebody else has them locked."""
+        pairs = list(rows)
+        batches = list(dict.fromkeys(batch for _, batch in pairs))
+        found = self._session.rows("find_claimed", _pairs(pairs))
+        return {(outbox_id, batches[number - 1]) for outbox_id, number in found}
 
     def _outcome(self, failure: Failure, used: int, allowed: int) -> tuple[Status, float]:
         if failure.final or used + 1 >= allowed:
             return Status.FAILED, 0.0
         return Status.PENDING, self._backoff.delay(used + 1)
 
-    def release(self, unsent: Sequence[Unsent]) -> None:
-        """Give rows back that were certainly not sent."""
-        self._session.run(
-            "release_rows",
-            {
-                "outbox_ids": array(sorted(item.outbox_id for item in unsent)),
-                "claim_ids": list({item.batch.claim_id for item in unsent}),
-            },
-        )
+    def release(self, unsent: Sequence[Unsent]) -> list[Unsent]:
+        """Give rows back that were certainly not sent; returns those that somebody has locked."""
+        rows = [(item.outbox_id, item.batch) for item in unsent]
+        if self._session.run("release_rows", _pairs(rows)) == len(rows):
+            return []
+        held = self._still_claimed(rows)
+        return [item for item in unsent if (item.outbox_id, item.batch) in held]
 
     def delete_claims(self, batches: Iterable[Batch]) -> None:
         """Delete the claims of finished batches."""
         self._session.run("delete_claims", {"claim_ids": [batch.claim_id for batch in batches]})
 
 
-def array(numbers: Iterable[int]) -> str:
-    """Write integers as an array literal: half the cost of adapting a Python list."""
-    return "{" + ",".join(map(str, numbers)) + "}"
+def _pairs(rows: Collection[tuple[int, Batch]]) -> dict[str, Any]:
+    return _fences([outbox_id for outbox_id, _ in rows], [batch for _, batch in rows])
+
+
+def _fences(outbox_ids: Sequence[int], batches: Sequence[Batch]) -> dict[str, Any]:
+    """Write rows with the claim of each: the claims, and for each row its claim's place from 1."""
+    numbers: dict[Batch, int] = {}
+    claim_numbers = [numbers.setdefault(batch, len(numbers) + 1) for batch in batches]
+    return {
+        "outbox_ids": array(outbox_ids),
+        "claim_numbers": array(claim_numbers),
+        "claim_ids": [batch.claim_id for batch in numbers],
+    }

@@ -15,7 +15,7 @@ from bridge.kafka.failures import FailureClass, classify
 from bridge.kafka.producer import error_name
 from bridge.lifecycle import ErrorCode
 from bridge.message import MAX_ERROR_CODE, MAX_ERROR_MESSAGE
-from bridge.relay.batch import Ack, Batch, Refusal, Suspect
+from bridge.relay.batch import Ack, Batch, Refusal, Suspect, Unsent
 from bridge.relay.settlement import Failure, Settlement
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ class Settler:
         acks = _take(flight.acks, self._rows)
         failures = [
             *(
-                Failure(f.outbox_id, f.code, f.reason, final=True, batch=f.batch)
-                for f in _take(flight.faults)
+                Failure(
+                    fault[0], fault[1], fault[2][:MAX_ERROR_MESSAGE], final=True, batch=fault[3]
+                )
+                for fault in _take(flight.faults)
             ),
             *self._judge(_take(flight.refusals)),
         ]
@@ -94,16 +96,16 @@ class Settler:
         if failures:
             self._insist(lambda: self._settle_failures(failures))
         if unsent:
-            self._insist(lambda: self._settlement.release(unsent))
-            self._report.released += len(unsent)
-            self._leave(item.batch for item in unsent)
+            self._insist(lambda: self._release(unsent))
 
     def _settle_acks(self, acks: Sequence[Ack]) -> None:
         held: Sequence[Ack] = ()
+        claims_deleted = True
         try:
             settled = self._settlement.mark_sent(acks, _finished(acks))
         except BUSY:
             settled, held = self._settlement.mark_free_sent(acks)
+            claims_deleted = False
         waiting = {ack[0] for ack in held}
         written = [ack for ack in acks if ack[0] not in waiting] if held else acks
         lost = self._settlement.find_lost(written) if settled < len(written) else []
@@ -114,7 +116,7 @@ class Settler:
             self._held_until = time.monotonic() + _HELD_WAIT
         self._report.sent += settled
         self._lost(lost)
-        self._leave((ack[3] for ack in written), claims_deleted=not held)
+        self._leave((ack[3] for ack in written), claims_deleted=claims_deleted)
 
     def _settle_failures(self, failures: Sequence[Failure]) -> None:
         result = self._settlement.mark_failed(failures)
@@ -136,6 +138,13 @@ class Settler:
                 reason=failure.reason,
             )
         self._leave(f.batch for f in failures if f.outbox_id not in held)
+
+    def _release(self, unsent: Sequence[Unsent]) -> None:
+        held = set(self._settlement.release(unsent))
+        self._flight.unsent.extend(held)  # somebody's open transaction: tried again next time
+        released = [item for item in unsent if item not in held]
+        self._report.released += len(released)
+        self._leave(item.batch for item in released)
 
     def _judge(self, refusals: Iterable[Refusal]) -> list[Failure]:
         """Turn refusals into failures; records refused beside others are sent again, alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _TICK = 0.1
 _PURGE_WAIT = 1.0
+_LEAVE_WAIT = 5.0
+"""Seconds beyond the drain time-out, or the second signal, that the end itself may take."""
 _KAFKA_ANSWER = 5.0
 _KAFKA_PATIENCE = 30.0
 """Seconds that a run with an end waits for Kafka to answer at all; others wait for ever."""
@@ -93,11 +96,14 @@ class Relay:
         self._log = structlog.get_logger("bridge.relay")
         self._report = RelayReport()
         self._stopping = threading.Event()
-        self._forced = threading.Event()
         self._claimed_all = threading.Event()
+        self._latest = math.inf
+        self._stuck = False
         self._error: BaseException | None = None
         self._flight = Flight(relay.max_inflight_rows, relay.max_inflight_bytes)
-        self._registration = Registration(settings, relay.name, self._url(direct=True))
+        self._registration = Registration(
+            settings, relay.name, self._url(direct=True), on_failure=self._fail
+        )
         self._claims = self._session("claim", opened=self._listen)
         self._settles = self._session("settle")
         self._payloads = self._session("publish")
@@ -125,11 +131,13 @@ class Relay:
 
     def stop(self) -> None:
         """Begin to drain."""
+        if not self._stopping.is_set():
+            self._latest = time.monotonic() + self._settings.relay.drain_timeout
         self._stopping.set()
 
     def force(self) -> None:
         """Stop without waiting for acknowledgements."""
-        self._forced.set()
+        self._latest = min(self._latest, time.monotonic())
         self._stopping.set()
 
     def run(self) -> RelayReport:
@@ -151,11 +159,11 @@ class Relay:
                 try:
                     self._work(self._publisher(producer))
                 finally:
-                    self._registration.stop()
-            if self._bounded and self._error is None:
+                    self._await(self._thread("leave", self._registration.stop))
+            if self._bounded and self._error is None and not self._stuck:
                 self._report.later = self._chores.value("count_later")
         finally:
-            for session in sessions:
+            for session in () if self._stuck else sessions:
                 session.close()
         if self._error is not None:
             raise self._error
@@ -170,34 +178,45 @@ class Relay:
         maintain = self._thread("maintain", self._maintenance.run)
         while not (self._stopping.is_set() or self._claimed_all.wait(_TICK)):
             pass
+        if self._stopping.is_set():
+            self._log.info("relay stopping")
         self._registration.leave()
         self._claimer.stop.set()
-        claim.join()
+        self._await(claim)
         drained = self._drain(publisher)
         self._flight.to_publish.put(None)
         if drained:
-            publish.join()
+            self._await(publish)
             self._settler.draining.set()
         else:
             self._settler.give_up.set()
-        settle.join()
+        self._await(settle)
         publisher.finish()
-        poll.join()
+        self._await(poll)
         self._maintenance.stop.set()
-        maintain.join()
+        self._await(maintain)
         if not drained:
-            self._report.forced = True
-            self._give_back_the_rest()
+            self._await(self._thread("give-back", self._give_back_the_rest))
+        self._report.forced = self._stuck or not drained
+
+    def _await(self, stage: threading.Thread) -> None:
+        """Wait for the end of a stage; not for ever where the database hangs, once told to stop."""
+        while stage.is_alive():
+            late = time.monotonic() - self._latest
+            if late > _LEAVE_WAIT or (late > _TICK and self._stuck):
+                if not self._stuck:
+                    self._log.warning("the database does not answer; others take the claims back")
+                self._stuck = True
+                return
+            stage.join(_TICK)
 
     def _drain(self, publisher: Publisher) -> bool:
         """Wait until everything in flight is settled; False when something had to be left."""
-        deadline: float | None = None
         while self._flight.rows:
-            now = time.monotonic()
-            if self._stopping.is_set() and deadline is None:
+            if self._stopping.is_set():
                 publisher.give_back()
-                deadline = now + self._settings.relay.drain_timeout
-            if self._forced.is_set() or (deadline is not None and now > deadline):
+            now = time.monotonic()
+            if now > self._latest:
                 break
             self._flight.wait_until_empty(now + _TICK)
         if not self._flight.rows:
@@ -248,8 +267,8 @@ class Relay:
             self._error = error if known else OutboxError(f"the {stage} stage failed: {error!r}")
             self._error.__cause__ = error if not known else error.__cause__
         if stage in {"publish", "poll", "settle"}:
-            self._forced.set()
-        self._stopping.set()
+            self.force()
+        self.stop()
 
     def _producer(self, *, alone: bool = False) -> Producer:
         settings = producer_settings(
@@ -263,6 +282,7 @@ class Relay:
         return create_producer(settings, on_error=self._kafka_event)
 
     def _publisher(self, producer: Producer) -> Publisher:
+        relay = self._settings.relay
         router = Router(
             Rule(route.destination, route.topic, KeyChoice(route.key))
             for route in self._settings.routes
@@ -275,6 +295,9 @@ class Relay:
             router=router,
             flight=self._flight,
             on_fatal=self._fatal,
+            max_age=relay.lease
+            - relay.lease_margin
+            - self._settings.kafka.message_timeout_ms / 1000,
         )
 
     def _await_kafka(self, producer: Producer) -> bool:

@@ -89,9 +89,10 @@ claimed as (
     from due
     where
         o.outbox_id = due.outbox_id
-        and o.status = 'PENDING'
-        and o.next_run_at <= now()
-        and hashtext(o.ordering_key) & 63 = due.lane
+        and case
+            when o.status = 'PENDING' and o.next_run_at <= now() then hashtext(o.ordering_key) & 63 = due.lane
+            else false
+        end
     returning
         o.outbox_id, o.destination, o.message_key, o.ordering_key, o.event_type, o.content_type, o.claim_count,
         nullif(o.headers, '{}')::json as headers,

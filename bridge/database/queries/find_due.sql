@@ -5,5 +5,8 @@ select exists(
     select
     from :"schema".app_outbox_queue as q
     inner join :"schema".app_outbox as o on q.outbox_id = o.outbox_id
-    where q.parked is null and q.next_run_at <= now() and o.status = 'PENDING' and o.next_run_at <= now()
+    where
+        q.parked is null
+        and q.next_run_at <= now()
+        and case when o.status = 'PENDING' and o.next_run_at <= now() then true else false end
 )

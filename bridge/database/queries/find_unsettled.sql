@@ -9,4 +9,5 @@ where not exists (
         o.outbox_id = ack.outbox_id
         and o.claim_id = (:'claim_ids'::uuid [])[ack.claim_number]
         and o.status = 'SENT'
+    offset 0 -- a look-up for each row, never a join
 )

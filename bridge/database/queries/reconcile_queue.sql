@@ -22,6 +22,7 @@ where
             and q.destination = o.destination
             and q.next_run_at = o.next_run_at
             and q.outbox_id = o.outbox_id
+        offset 0 -- a look-up for each row, never a join
     )
     and not exists (
         select
@@ -33,4 +34,5 @@ where
             and q.outbox_id = o.outbox_id
             and q.next_run_at = o.next_run_at
             and q.destination = o.destination
+        offset 0
     )

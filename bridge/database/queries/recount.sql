@@ -6,7 +6,7 @@
 -- Locks: nothing.
 with counted as (
     select
-        o.destination collate "C" as destination,
+        o.destination,
         o.status,
         count(*) as delta
     from :"schema".app_outbox as o

@@ -15,4 +15,6 @@ from
         :'outbox_ids'::bigint [], :'statuses'::text [], :'charges'::integer [], :'delays'::float8 [],
         :'error_codes'::text [], :'error_messages'::text []
     ) as failure (outbox_id, status, charge, delay, error_code, error_message)
-where o.outbox_id = failure.outbox_id and o.status = 'PROCESSING'
+where
+    o.outbox_id = failure.outbox_id
+    and case when o.status = 'PROCESSING' then true else false end

@@ -14,3 +14,4 @@ drop function :"schema".app_outbox_after_update();
 drop function :"schema".app_outbox_after_delete();
 drop function :"schema".app_outbox_after_truncate();
 drop function :"schema".app_outbox_audit_refuse();
+drop function :"schema".app_outbox_refuse_content();

@@ -1,0 +1,1 @@
+"""Benchmarks, never part of the tests: `python -m tests.bench [--quick] [NAME ...]`."""

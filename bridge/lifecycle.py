@@ -66,7 +66,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(Status.PENDING, Status.SENT, "late ack"),
     Transition(Status.PROCESSING, Status.PENDING, "transient error", charged=True),
     Transition(Status.PROCESSING, Status.FAILED, "refused", charged=True),
-    Transition(Status.PROCESSING, Status.PENDING, "release"),
+    Transition(Status.PROCESSING, Status.PENDING, "release", claim="none"),
     Transition(Status.PROCESSING, Status.PENDING, "rescue"),
     Transition(Status.SENT, Status.PENDING, "replay", claim="none", audited=True),
     Transition(Status.PENDING, Status.CANCELLED, "cancel", claim="none", audited=True),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def array(numbers: Iterable[int]) -> str:
     """Write integers as an array literal.
 
-    Half the cost of adapting a Python list; and psycopg would choose the element type by the values,
-    which makes the server keep one plan for each type.
+    Half the cost of adapting a Python list; and psycopg would choose the element type by the
+    values, which makes the server keep one plan for each type.
     """
     return "{" + ",".join(map(str, numbers)) + "}"

@@ -25,7 +25,8 @@ def connect(
     Raises DatabaseError that names server and reason, never the password.
     """
     room = _MAX_APPLICATION_NAME - len(f"outbox-bridge//{stage}")
-    name = f"outbox-bridge/{relay_name[:room]}/{stage}"
+    # The server writes other characters as several, and cuts the end: the stage.
+    name = f"outbox-bridge/{relay_name.encode('ascii', 'replace').decode()[:room]}/{stage}"
     try:
         return psycopg.connect(
             url or "",

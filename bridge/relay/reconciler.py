@@ -79,6 +79,6 @@ class Reconciler:
 
         Returns how many counters and entries were wrong. Stops nobody.
         """
-        counters = self._session.run("recount")
+        counters = self._session.run("recount_rows")
         relisted: int = self._session.value("relist_failed")
         return counters + relisted

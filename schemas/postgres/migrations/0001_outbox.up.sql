@@ -47,9 +47,9 @@ create table :"schema".app_outbox (
 ) with (
     -- Room for two HOT updates beside each row: claimed, then settled.
     fillfactor = 42,
+    -- Small portions, at full speed. Analyze keeps its default: its snapshot holds up the pruning that
+    -- HOT lives on, and the relay's plans do not depend on statistics.
     autovacuum_vacuum_scale_factor = 0.01,
-    autovacuum_vacuum_insert_scale_factor = 0.05,
-    autovacuum_analyze_scale_factor = 0.02,
     autovacuum_vacuum_cost_delay = 0
 );
 
@@ -65,8 +65,6 @@ create table :"schema".app_outbox_queue (
 ) with (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 2000,
-    autovacuum_vacuum_insert_scale_factor = 0.1,
-    autovacuum_analyze_scale_factor = 0.1,
     autovacuum_vacuum_cost_delay = 0
 );
 

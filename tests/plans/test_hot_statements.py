@@ -1,0 +1,122 @@
+"""The relay's statements find their rows by an index, whatever the statistics say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge.database.arrays import array
+from bridge.relay.targets import BEGINNING
+from tests.plans.explain import explain, explain_generic, indexes, pages, run_measured, walks
+
+if TYPE_CHECKING:
+    from tests.plans.conftest import Stage
+
+PKEY = "app_outbox_pkey"
+DUE = "app_outbox_queue_due_idx"
+LANE = "app_outbox_queue_lane_idx"
+
+NEEDS = {
+    "claim_rows": {PKEY, DUE},
+    "claim_rows_skipping": {PKEY, DUE},
+    "claim_ordered": {PKEY, LANE},
+    "settle_sent": {PKEY},
+    "lock_rows": {PKEY},
+    "find_unsettled": {PKEY},
+    "lock_failures": {PKEY},
+    "settle_failed": {PKEY},
+    "find_claimed": {PKEY},
+    "release_rows": {PKEY},
+    "rescue_claim": {PKEY},
+    "fetch_row": {PKEY},
+    "find_destinations": {DUE, LANE},
+    "reconcile_claims": {PKEY},
+    "reconcile_queue": {PKEY, DUE, LANE},
+    "find_id_range": {PKEY},
+    "find_due": {PKEY},
+}
+"""Statements, and the indexes that their headers promise."""
+
+WHOLE_QUEUE = {"find_due"}
+"""Asked only when a claim found nothing."""
+
+FIRST_ROW = {"find_id_range", "find_destinations"}
+"""Look for the first entry of an index, too: a walk that ends there."""
+
+ROWS = {
+    "claim_rows": 1000,
+    "claim_rows_skipping": 1000,
+    "claim_ordered": 200,
+    "settle_sent": 2000,
+    "lock_rows": 2000,
+    "find_unsettled": 2000,
+    "find_claimed": 2000,
+    "lock_failures": 2000,
+    "settle_failed": 2000,
+    "release_rows": 2000,
+    "rescue_claim": 1000,
+    "find_destinations": 5,
+    "fetch_row": 1,
+}
+"""How many rows a statement finds here."""
+
+PAGES_PER_ROW = 40
+"""Index, heap and new versions of row and entry; a walk over 1,000,000 rows touches 1,000,000."""
+
+
+def parameters(stage: Stage) -> dict[str, Any]:
+    claimed = len(stage.claimed)
+    return {
+        "destinations": ["orders", "invoices", "nothing"],
+        "after_times": [BEGINNING, 0, BEGINNING],
+        "after_ids": [BEGINNING, 0, 0],
+        "quotas": [1000, 1000, 1000],
+        "batch_rows": 1000,
+        "lanes": list(range(64)),
+        "lane_quota": 100,
+        "relay_id": 1,
+        "relay_name": "plans",
+        "inline_bytes": 65536,
+        "claim_id": stage.claims[0],
+        "outbox_id": stage.claimed[0],
+        "outbox_ids": array(stage.claimed),
+        "claim_numbers": array([1] * (claimed // 2) + [2] * (claimed // 2)),
+        "claim_ids": stage.claims,
+        "finished_claims": stage.claims,
+        "partitions": array([1] * claimed),
+        "offsets": array(range(claimed)),
+        "routed_destinations": ["orders"],
+        "routed_topics": ["shop.orders"],
+        "statuses": ["PENDING"] * claimed,
+        "charges": [1] * claimed,
+        "delays": [60.0] * claimed,
+        "error_codes": ["X"] * claimed,
+        "error_messages": ["because"] * claimed,
+        "error_code": "STUCK_PROCESSING",
+        "error_message": "because",
+        "first_id": stage.pending[0] - 500,
+        "last_id": stage.pending[0] + 500,
+        "from_id": 1,
+    }
+
+
+@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("explained", [explain, explain_generic], ids=["values", "generic"])
+def test_rows_are_found_by_index(stage: Stage, name: str, explained: Any) -> None:
+    plan = explained(stage.session, name, parameters(stage))
+    assert indexes(plan) >= NEEDS[name]
+    found = walks(plan, whole_queue=name in WHOLE_QUEUE)
+    if name in FIRST_ROW:
+        assert all(scan.startswith("Index Only Scan") for scan in found)
+    else:
+        assert found == []
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_pages_touched_do_not_grow_with_the_sent_rows(stage: Stage, name: str) -> None:
+    wanted = parameters(stage)
+    if name.startswith("claim"):
+        wanted["claim_id"] = "00000000-0000-4000-8000-00000000ffff"
+    plan = run_measured(stage.session, name, wanted)
+    assert pages(plan) <= PAGES_PER_ROW * ROWS[name] + 100

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Most tests wait for processes they started: three workers keep two cores busy.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup system demo test check bench lock format clean
@@ -27,8 +29,8 @@ system:  ## As root: install the system programs that tests and demo use (Java, 
 demo: setup  ## Run the whole thing on a real PostgreSQL and a real Kafka (MESSAGES=20000)
 	@$(BIN)/outbox-bridge demo $(if $(MESSAGES),--messages $(MESSAGES))
 
-test: system setup  ## Run the tests on a real PostgreSQL and a real Kafka (ARGS="-k name")
-	@$(BIN)/python -m pytest $(ARGS)
+test: system setup  ## Run the tests on a real PostgreSQL and a real Kafka (ARGS="-k name", WORKERS=0 for one process)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: setup  ## ruff, mypy --strict, import-linter, SQL lint
 	$(BIN)/ruff check .

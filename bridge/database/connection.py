@@ -71,14 +71,19 @@ def prepare_session(
     """Set what the relay's statements rely on, whatever the server's or the role's defaults.
 
     READ COMMITTED (a claim must see what is committed now), no statement time-out (a settle must
-    not be cut off), a lock time-out in seconds (a person's open transaction must not stall us).
+    not be cut off), a lock time-out in seconds (a person's open transaction must not stall us). The
+    server ends the session of a relay that was frozen, or whose host died, amid a transaction:
+    its locks must not outlive the lease.
     """
     settings = {
         "default_transaction_isolation": "read committed",
         "default_transaction_read_only": "off",
         "statement_timeout": "0",
-        "idle_in_transaction_session_timeout": "0",
-        "lock_timeout": f"{int(lock_timeout * 1000)}ms",
+        "idle_in_transaction_session_timeout": "30s",
+        "tcp_keepalives_idle": "10",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+        "lock_timeout": f"{max(1, int(lock_timeout * 1000))}ms",
         **(PLANNER_GUARDS if guards else {}),
     }
     query = "select " + ", ".join(

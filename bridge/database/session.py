@@ -84,8 +84,13 @@ class Session:
             connection.close()
             raise
 
-    def reopen(self, stop: threading.Event, on_wait: Callable[[DatabaseError], None]) -> bool:
-        """Connect again with growing waits (0.1 to 5 s, jittered) until it works or `stop` is set.
+    def reopen(
+        self,
+        stop: threading.Event,
+        on_wait: Callable[[DatabaseError], None],
+        longest_wait: float = _LONGEST_WAIT,
+    ) -> bool:
+        """Connect again with growing waits (from 0.1 s, jittered) until it works or `stop` is set.
 
         `on_wait` hears of the first failure only, so that an outage is one line of log. Returns
         False when stopped.
@@ -103,7 +108,7 @@ class Session:
             else:
                 return True
             stop.wait(wait * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, not a secret
-            wait = min(wait * 2, _LONGEST_WAIT)
+            wait = min(wait * 2, longest_wait)
         return False
 
     def close(self) -> None:

@@ -71,6 +71,7 @@ class Claimer:
         self._gate = Gate(session)
         self._ordered = False
         self._first_lane = 0
+        self._walk_wanted = False
         self._next_search = 0.0
         self._skip_until = 0.0
         self._row_bytes = 0.0
@@ -83,6 +84,10 @@ class Claimer:
         session.connection.execute(
             psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(self._channel))
         )
+
+    def walk_soon(self) -> None:
+        """Look at everything next time, from any thread: rows have come back to old places."""
+        self._walk_wanted = True
 
     def run(self) -> None:
         """Claim until stopped, or until the run's end; a lost connection is opened again."""
@@ -197,6 +202,9 @@ class Claimer:
     def _look(self, rows: int) -> int:
         """Claim once from the destinations; the number of entries taken, stale ones included."""
         claim_id = _new_claim_id()
+        if self._walk_wanted:
+            self._walk_wanted = False
+            self._targets.walk_now()
         where = self._targets.parameters(rows)
         parameters = self._parameters(claim_id) | where
         started = time.monotonic()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bridge.settings import Settings
 
 _SLICE = 0.2
+_LONGEST_WAIT = 0.5
+"""Seconds between two attempts to connect again: others bury a relay after two without its lock."""
 
 
 class Registration:
@@ -172,7 +174,7 @@ class Registration:
                 self.alive.clear()
                 self._log.warning("heartbeat session lost", reason=str(error))
                 while not self._stop.is_set():
-                    if not self._session.reopen(self._stop, self._told):
+                    if not self._session.reopen(self._stop, self._told, _LONGEST_WAIT):
                         break
                     try:
                         self._register()

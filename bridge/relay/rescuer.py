@@ -11,6 +11,8 @@ from bridge.database.template import advisory_class
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.database.session import Session
     from bridge.relay.registration import Registration
     from bridge.relay.tally import RelayReport
@@ -34,17 +36,20 @@ class Rescuer:
         session: Session,
         registration: Registration,
         report: RelayReport,
+        on_rescued: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
         self._registration = registration
         self._report = report
+        self._on_rescued = on_rescued
         self._stuck_timeout = settings.relay.stuck_timeout
         self._class = advisory_class("relay", settings.database.schema_name)
         self._free_since: dict[int, float] = {}
         self._log = structlog.get_logger("bridge.relay.rescuer")
 
     def rescue(self) -> None:
-        """Look once at all other relays and at old claims."""
+        """Look once at all other relays and at old claims; `on_rescued` hears of any rows."""
+        before = self._report.rescued
         found = self._session.rows("find_relays", {"relay_id": self._registration.relay_id})
         seen: set[int] = set()
         for relay_id, name, silent, lease in found:
@@ -58,6 +63,8 @@ class Rescuer:
             )
         self._free_since = {k: v for k, v in self._free_since.items() if k in seen}
         self._rescue_stuck()
+        if self._report.rescued > before:
+            self._on_rescued()
 
     def _examine(self, relay_id: int, name: str, silent: float, lease: int) -> None:
         key = {"relay_class": self._class, "relay_id": relay_id}

@@ -121,7 +121,9 @@ class Relay:
             interval=relay.settle_interval,
             rows=relay.settle_rows,
         )
-        rescuer = Rescuer(settings, self._chores, self._registration, self._report)
+        rescuer = Rescuer(
+            settings, self._chores, self._registration, self._report, self._claimer.walk_soon
+        )
         self._maintenance = Maintenance(settings, self._chores, self._registration, rescuer)
 
     @property

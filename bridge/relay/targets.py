@@ -92,6 +92,10 @@ class Targets:
         """Tell whether some destination has more than the last claims took."""
         return bool(self._full)
 
+    def walk_now(self) -> None:
+        """Start the next look from the beginning, floor or not."""
+        self._next_walk = 0.0
+
     def parameters(self, rows: int) -> dict[str, Any]:
         """Return the arrays for `claim_rows.sql`.
 

@@ -191,6 +191,18 @@ def test_what_lies_below_the_floor_is_found_by_the_walk_over_everything(
     assert desk.look(10) == [in_flight, *below]
 
 
+def test_rows_this_relay_takes_back_are_found_at_once_below_the_floor(
+    conn: Conn, desk: Desk, slow_looks: Clock, held_snapshot: Conn
+) -> None:
+    (in_flight,) = insert(conn, next_run_at=LONG_AGO)
+    batch = desk.claim()
+    _enter_floor_mode(conn, desk)
+    desk.rescue(batch)
+    assert desk.look(10) == []  # the clock stands still: no walk is due
+    desk.claimer.walk_soon()  # what the rescuer calls
+    assert desk.look(10) == [in_flight]
+
+
 def test_floor_follows_the_oldest_transaction_that_may_still_commit_a_row(
     conn: Conn, connect: OpenConnection, desk: Desk, held_snapshot: Conn
 ) -> None:

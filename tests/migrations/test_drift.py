@@ -53,7 +53,10 @@ def migrator(shared: Connection) -> Migrator:
         ("alter table app_outbox disable trigger app_outbox_after_insert", "is disabled"),
         ("alter table app_outbox disable trigger all", "is disabled"),
         ("alter table app_outbox enable replica trigger app_outbox_after_update", "replicas only"),
-        ("alter table app_outbox drop column sent_topic", "column app_outbox.sent_topic is missing"),
+        (
+            "alter table app_outbox drop column sent_topic",
+            "column app_outbox.sent_topic is missing",
+        ),
         ("drop table app_outbox_failed", "table app_outbox_failed is missing"),
         ("alter table app_outbox set unlogged", "table app_outbox is unlogged"),
         ("alter table app_outbox drop constraint app_outbox_message_key_key", "is missing"),

@@ -55,7 +55,7 @@ def test_the_session_does_not_depend_on_the_roles_settings(postgres: PostgresSer
         "transaction_isolation": "read committed",
         "transaction_read_only": "off",
         "statement_timeout": "0",
-        "idle_in_transaction_session_timeout": "0",
+        "idle_in_transaction_session_timeout": "30s",
         "lock_timeout": "250ms",
         **PLANNER_GUARDS,
     }

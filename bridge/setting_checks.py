@@ -103,7 +103,8 @@ def _times(settings: Settings) -> Iterator[str]:
             f"{shown('relay', 'busy_poll')} must not be more than {shown('relay', 'idle_poll')}: "
             "a busy relay looks more often than an idle one"
         )
-    limit_ms = (relay.lease - relay.lease_margin) * 1000
+    # A tenth of the lease is left for claimed rows to wait before they are handed to Kafka.
+    limit_ms = (0.9 * relay.lease - relay.lease_margin) * 1000
     if relay.lease_margin < relay.lease and settings.kafka.message_timeout_ms >= limit_ms:
         name = next(
             (n for n in settings.kafka.properties if canonical(n) == "message.timeout.ms"),
@@ -117,7 +118,7 @@ def _times(settings: Settings) -> Iterator[str]:
         note = ", which means without end," if int(value) == 0 else ""
         yield (
             f"{written} = {value} ({where}){note} must be less than "
-            f"(relay.lease - relay.lease_margin) * 1000 = {_number(limit_ms)}, with "
+            f"(0.9 * relay.lease - relay.lease_margin) * 1000 = {_number(limit_ms)}, with "
             f"{shown('relay', 'lease')}: a frozen relay must not send rows that another one has "
             "taken over; use less, or a longer lease"
         )

@@ -41,6 +41,8 @@ def record_headers(row: ClaimedRow) -> RecordHeaders:
             own = orjson.loads(row[7])
         except orjson.JSONDecodeError as error:
             raise CannotEncode(f"headers cannot be read: {error}") from error
+        if not isinstance(own, dict):
+            raise CannotEncode("headers are not a JSON object")
         for name, value in own.items():
             if not isinstance(value, str):
                 raise CannotEncode(

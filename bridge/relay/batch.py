@@ -68,10 +68,15 @@ class Fault(NamedTuple):
 
 
 class Unsent(NamedTuple):
-    """A row that was claimed and certainly not sent: it goes back uncharged."""
+    """A row that was claimed and goes back uncharged.
+
+    `handed`: librdkafka had it. What it purges may be a record that it was about to send once more
+    after a broken connection, so such a row may have been sent.
+    """
 
     outbox_id: int
     batch: Batch
+    handed: bool = False
 
 
 class Suspect(NamedTuple):

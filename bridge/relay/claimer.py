@@ -31,6 +31,13 @@ _WAIT_FOR_ROOM = 0.2
 _SKIP_SECONDS = 5.0
 """How long claims avoid waiting for locked rows after one made them wait."""
 _REFUSED_WAIT = 1.0
+_LONGEST_REACH = 1024
+_REMEMBER = 10.0
+"""Seconds for which a destination is looked at after its last row was seen."""
+_MOST_REMEMBERED = 50
+"""Destinations without rows that are looked at all the same: each costs a look into the index."""
+_RETURN_INTERVAL = 30.0
+"""Seconds between two looks for own claims whose answer was lost with a connection."""
 _BACKLOG_SEARCH = 0.25
 """Seconds between two looks for new destinations while known ones have a backlog."""
 _RESCUE_PATIENCE = 10.0
@@ -71,6 +78,9 @@ class Claimer:
         self._gate = Gate(session)
         self._ordered = False
         self._first_lane = 0
+        self._last_seen: dict[str, float] = {}
+        self._lane_reach = 1
+        self._next_return = time.monotonic() + _RETURN_INTERVAL
         self._walk_wanted = False
         self._next_search = 0.0
         self._skip_until = 0.0
@@ -142,9 +152,14 @@ class Claimer:
         while not self.stop.is_set():
             if not self._registration.may_claim(_WAIT_FOR_ROOM):
                 continue
+            if time.monotonic() >= self._next_return:
+                self._next_return = time.monotonic() + _RETURN_INTERVAL
+                self._give_back_unknown()
             rows = self._batch_rows()
             if not self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
-                continue
+                rows = self._flight.room()  # a row that somebody has locked must not stop the rest
+                if rows <= 0:
+                    continue
             self._search(force=False)
             found = self._look_everywhere(rows)
             if found:
@@ -184,12 +199,25 @@ class Claimer:
         if started < self._next_search and not force:
             return
         destinations, ordered = self._session.rows("find_destinations")[0]
-        self._targets.replace(destinations)
+        self._targets.replace(self._remembered(destinations, started))
         self._ordered = ordered
         took = time.monotonic() - started
         # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
         pause = _BACKLOG_SEARCH if self._targets.backlogged else self._settings.idle_poll
         self._next_search = started + min(5.0, max(pause, 10 * took))
+
+    def _remembered(self, found: list[str], now: float) -> list[str]:
+        """Return what was found, and what had rows lately: its next row must not wait for a search.
+
+        A busy destination's queue is empty most of the time.
+        """
+        self._last_seen.update(dict.fromkeys(found, now))
+        if len(self._last_seen) > len(found):
+            recent = {name: at for name, at in self._last_seen.items() if at > now - _REMEMBER}
+            quiet = sorted(recent.keys() - set(found), key=lambda name: -recent[name])
+            self._last_seen = recent
+            return found + quiet[:_MOST_REMEMBERED]
+        return found
 
     def _parameters(self, claim_id: str) -> dict[str, Any]:
         return {
@@ -226,7 +254,8 @@ class Claimer:
         return self._session.rows("claim_rows_skipping", parameters)
 
     def _look_ordered(self, rows: int) -> int:
-        lanes = self._lanes.active()
+        held = self._flight.held_lanes
+        lanes = [lane for lane in self._lanes.active() if lane not in held]
         if not lanes:
             return 0
         claim_id = _new_claim_id()
@@ -239,13 +268,19 @@ class Claimer:
             | {
                 "lanes": lanes[self._first_lane :] + lanes[: self._first_lane],
                 # A single claim takes what there is; of many, each leaves room for other lanes.
-                "lane_quota": rows if self._run.once else max(1, -(-rows * 4 // len(lanes))),
+                "lane_quota": rows if self._run.once else self._lane_quota(rows, len(lanes)),
                 "batch_rows": rows,
             },
         )
         taken = _without_stale(claimed)
+        # Nothing although lanes have rows: perhaps the first of a lane wait for a row that somebody
+        # has locked. Looking further finds the keys behind them.
+        self._lane_reach = 1 if taken else min(2 * self._lane_reach, _LONGEST_REACH)
         self._enter(claim_id, claimed, started)
         return taken
+
+    def _lane_quota(self, rows: int, lanes: int) -> int:
+        return max(1, -(-rows * 4 // lanes)) * self._lane_reach
 
     def _read_floor(self) -> int | None:
         floor: int | None = self._session.rows("find_writer_floor")[0][0]

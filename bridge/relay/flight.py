@@ -37,6 +37,7 @@ class Flight:
         self.unsent: deque[Unsent] = deque()
         self._batches: dict[str, Batch] = {}
         self._lanes: Counter[int] = Counter()
+        self._held: frozenset[int] = frozenset()
         self._changed = threading.Condition()
 
     def enter(self, batch: Batch) -> None:
@@ -59,6 +60,8 @@ class Flight:
                 self.unfetched_bytes -= batch.large_bytes
                 self._batches.pop(batch.claim_id, None)
                 self._lanes.subtract(batch.lanes)
+            if self._held:
+                self._held = frozenset(lane for lane in self._held if self._lanes[lane] > 0)
             self._changed.notify_all()
 
     def room(self) -> int:
@@ -100,6 +103,17 @@ class Flight:
             return self._changed.wait_for(
                 lambda: self.rows == 0, max(0.0, deadline - time.monotonic())
             )
+
+    @property
+    def held_lanes(self) -> frozenset[int]:
+        """Lanes of which rows are being given back; later rows of them must not overtake these."""
+        return self._held
+
+    def hold_lanes(self, lanes: frozenset[int]) -> None:
+        """Let nothing more of these lanes out until none of their rows is in flight."""
+        if lanes:
+            with self._changed:
+                self._held |= lanes
 
     def lanes_in_flight(self) -> frozenset[int]:
         """Return the lanes that have rows in flight."""

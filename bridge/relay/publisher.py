@@ -99,7 +99,17 @@ class Publisher:
 
     def _is_over(self, batch: Batch) -> bool:
         """Tell whether nothing more of this batch may be handed to Kafka."""
-        return self._giving_back or time.monotonic() - batch.claimed_at > self._max_age
+        if self._giving_back or not batch.lanes.isdisjoint(self._flight.held_lanes):
+            return True
+        age = time.monotonic() - batch.claimed_at
+        if age <= self._max_age:
+            return False
+        self._log.warning(
+            "rows waited too long for Kafka within their lease and are given back",
+            rows=batch.open,
+            waited_seconds=round(age, 1),
+        )
+        return True
 
     def _publish(self, batch: Batch) -> None:
         rows, batch.rows = batch.rows, ()
@@ -111,6 +121,7 @@ class Publisher:
         target = _NOWHERE
         for position, row in enumerate(rows):
             if is_over or self._giving_back:
+                self._flight.hold_lanes(batch.lanes)
                 self._flight.unsent.extend(Unsent(left[0], batch) for left in rows[position:])
                 return
             try:
@@ -160,7 +171,7 @@ class Publisher:
             # No report: the row stays in flight until the relay ends and gives it back, uncharged.
             self._on_fatal(refusal.error.str())
         elif refusal.error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - librdkafka's local codes
-            self._flight.unsent.append(Unsent(refusal.outbox_id, refusal.batch))
+            self._flight.unsent.append(Unsent(refusal.outbox_id, refusal.batch, handed=True))
         else:
             self._flight.refusals.append(refusal)
 
@@ -196,6 +207,8 @@ class Publisher:
                 self._publish_fetched(fetched, batch, self._producer, alone=False, reserved=size)
                 return
             self._flight.give_bytes(size)
+        else:
+            self._flight.hold_lanes(batch.lanes)
         self._flight.unsent.append(Unsent(row[0], batch))
 
     def _publish_alone(self, suspects: list[Suspect]) -> None:

@@ -137,9 +137,15 @@ class Settlement:
         return Status.PENDING, self._backoff.delay(used + 1)
 
     def release(self, unsent: Sequence[Unsent]) -> list[Unsent]:
-        """Give rows back that were certainly not sent; returns those that somebody has locked."""
+        """Give rows back, uncharged; returns those that somebody has locked."""
         rows = [(item.outbox_id, item.batch) for item in unsent]
-        if self._session.run("release_rows", _pairs(rows)) == len(rows):
+        released = 0
+        for handed in (False, True):
+            some = [(item.outbox_id, item.batch) for item in unsent if item.handed is handed]
+            if some:
+                uncounted = {"uncounted": 0 if handed else 1}
+                released += self._session.run("release_rows", _pairs(some) | uncounted)
+        if released == len(rows):
             return []
         held = self._still_claimed(rows)
         return [item for item in unsent if (item.outbox_id, item.batch) in held]

@@ -14,7 +14,7 @@ import structlog
 
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
-from bridge.errors import DatabaseError, KafkaError, OutboxError
+from bridge.errors import DatabaseError, KafkaError, OutboxError, SchemaError
 from bridge.kafka.producer import check_reachable, create_producer, producer_settings
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.claimer import Claimer, Run
@@ -148,8 +148,7 @@ class Relay:
         try:
             for session in sessions:
                 session.open()
-            schema = self._settings.database.schema_name
-            Migrator(self._claims.connection, schema).check_compatible()
+            self._verify_database()
             producer = self._producer()
             if self._await_kafka(producer):
                 self._registration.start()
@@ -171,6 +170,16 @@ class Relay:
             raise self._error
         self._log.info("relay stopped", **self._report.as_dict())
         return self._report
+
+    def _verify_database(self) -> None:
+        """Check encoding and schema, triggers included; raises SchemaError with the next step."""
+        connection = self._claims.connection
+        if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+            raise SchemaError(
+                "the database has encoding SQL_ASCII, which lets broken text in that no relay can "
+                "read; move it to a database created with encoding UTF8"
+            )
+        Migrator(connection, self._settings.database.schema_name).verify()
 
     def _work(self, publisher: Publisher) -> None:
         claim = self._thread("claim", self._claimer.run, at_end=self._claimed_all.set)

@@ -1,14 +1,18 @@
 -- Roles with exactly what each part needs. Run it after `migrate up`, and again after each later one,
 -- as the owner of the tables (a role that may create roles, for the first time):
 --
---     psql -v schema=public -f roles.sql        or        outbox-bridge migrate roles | psql
+--     psql -v ON_ERROR_STOP=1 -v schema=public -f roles.sql
+--     outbox-bridge migrate roles | psql -v ON_ERROR_STOP=1
 --
+-- All in one transaction: an application at work never sees its rights gone.
 -- The roles cannot log in; grant them to those that can: `grant outbox_relay to my_relay_login`.
 --
 --   outbox_writer     the application: enqueues, and sees whether a key is known
 --   outbox_relay      the relay: claims, settles, rescues; cannot enqueue or change a message
 --   outbox_operator   people: look at everything, move rows on, set switches; leaves audit entries
 --   outbox_reader     dashboards: look at everything
+begin;
+
 do $$
 declare
     wanted text;
@@ -135,3 +139,5 @@ exception when insufficient_privilege then
     raise notice 'pg_read_all_stats could not be granted to outbox_relay by %', current_user;
 end
 $$;
+
+commit;

@@ -98,6 +98,18 @@ def test_rows_taken_back_from_a_dead_relay_do_not_wait_for_the_end_of_a_backlog(
     assert desk.look(10) == rows[:10]
 
 
+def test_a_destination_whose_queue_was_empty_a_moment_ago_needs_no_new_search(
+    conn: Conn, desk: Desk
+) -> None:
+    """At a few hundred rows a second the queue is empty at most searches."""
+    assert len(desk.look(10)) == 0
+    (first,) = insert(conn)
+    assert desk.look(10) == [first]
+    assert desk.look(10) == []  # this search finds no destination at all
+    (second,) = insert(conn)
+    assert desk.look_again(10) == [second]
+
+
 def test_a_row_that_commits_late_behind_a_short_batch_is_claimed_next(
     conn: Conn, connect: OpenConnection, desk: Desk, clock: Clock
 ) -> None:

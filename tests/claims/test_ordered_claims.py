@@ -286,3 +286,33 @@ def _balance(desks: Iterable[Desk]) -> None:
     for _ in range(3):
         for desk in desks:
             desk.lanes.active()
+
+
+def test_keys_behind_a_locked_head_with_many_followers_are_reached(
+    conn: Conn, connect: OpenConnection, desk: Desk
+) -> None:
+    """More followers than one look takes from a lane must not hide the lane's other keys."""
+    desk.take_all_lanes()
+    stuck, other = keys_in_lane(conn, 5, 2)
+    head, *_ = insert(conn, 40, ordering_key=stuck)
+    behind = insert(conn, ordering_key=other)
+    person = connect(autocommit=False)
+    person.execute("select from app_outbox where outbox_id = %s for update", [head])
+    found: list[int] = []
+    for _ in range(8):
+        found += desk.look_ordered(64)  # four rows of a lane at first
+    assert found == behind
+
+
+def test_nothing_is_claimed_from_lanes_whose_rows_are_being_given_back(
+    conn: Conn, desk: Desk
+) -> None:
+    desk.take_all_lanes()
+    (given_back, elsewhere) = (keys_in_lane(conn, lane, 1)[0] for lane in (5, 6))
+    insert(conn, ordering_key=given_back)
+    first = desk.look_ordered(64)
+    desk.flight.hold_lanes(frozenset({5}))
+    insert(conn, ordering_key=given_back)
+    other = insert(conn, ordering_key=elsewhere)
+    assert first
+    assert desk.look_ordered(64) == other

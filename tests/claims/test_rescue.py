@@ -189,6 +189,19 @@ def test_a_release_leaves_locked_rows_for_the_next_time(
     assert faults(conn) == {}
 
 
+def test_a_released_row_counts_as_handed_to_kafka_where_the_client_had_it(
+    conn: Conn, desk: Desk
+) -> None:
+    handed, kept = insert(conn, 2)
+    batch = desk.claim()
+    unsent = [Unsent(handed, batch, handed=True), Unsent(kept, batch)]
+    assert desk.settlement.release(unsent) == []
+    counts = conn.execute(
+        "select outbox_id, claim_count, retry_count from app_outbox order by outbox_id"
+    ).fetchall()
+    assert counts == [(handed, 1, 0), (kept, 0, 0)]
+
+
 def test_failures_of_locked_rows_are_handed_back(
     conn: Conn, connect: OpenConnection, desk: Desk
 ) -> None:

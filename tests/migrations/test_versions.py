@@ -11,6 +11,8 @@ from bridge.database.migrations import Migrator
 from bridge.errors import SchemaError
 
 if TYPE_CHECKING:
+    from tests.fixtures.cli import RunCliFunction
+    from tests.fixtures.kafka import KafkaBroker
     from tests.migrations.conftest import AddMigrationFunction
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -31,6 +33,19 @@ def test_database_one_version_ahead_is_accepted(
     assert [state.state for state in ours.status()] == ["applied", "applied", "unknown"]
     row = migrated.execute("select created from outbox_enqueue('k', 'e', 'd', '1')").fetchone()
     assert row == (True,)
+
+
+def test_a_relay_runs_beside_a_schema_one_version_ahead(
+    add_migration: AddMigrationFunction,
+    database_url: str,
+    kafka: KafkaBroker,
+    run_cli: RunCliFunction,
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        Migrator(conn, directory=add_migration(_ADDITION.format(1))).up()
+        conn.execute("select outbox_enqueue('k', 'e', 'one-ahead', '1')")
+    run_cli("relay", "--until-empty")
+    assert '"SENT": 1' in run_cli("status", "--json").stdout
 
 
 def test_next_version_may_replace_a_function(

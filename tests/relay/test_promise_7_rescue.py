@@ -196,3 +196,24 @@ def test_a_run_of_once_takes_up_what_a_killed_run_of_once_left(
 
     assert once.process.wait(PATIENCE) == 0
     assert_rescued_uncharged(outbox.wait_for("SENT", ids, timeout=1))
+
+
+@on_one_server
+def test_a_run_of_once_sends_ordered_rows_whose_lanes_a_killed_relay_still_owns(
+    outbox: Outbox, start_relay: StartRelayFunction, new_topic: NewTopicFunction
+) -> None:
+    topic = new_topic()
+    first = outbox.add(5, topic, ordering_key="a")
+    victim = start_relay()
+    outbox.wait_for("SENT", first)
+    wait_until(
+        lambda: outbox.query("select * from app_outbox_claim") == [], "the victim owns lanes only"
+    )
+    victim.process.kill()
+    assert outbox.value("select count(*) from app_outbox_lane where relay_id is not null") > 0
+    rows = outbox.add(5, topic, prefix="later", ordering_key="a")
+
+    once = start_relay("--once", wait=False)
+
+    assert once.process.wait(PATIENCE) == 0
+    assert [row.status for row in outbox.rows(rows)] == ["SENT"] * 5

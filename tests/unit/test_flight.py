@@ -90,3 +90,16 @@ def test_batches_go_to_the_publisher_in_the_order_of_their_claims() -> None:
         flight.enter(one)
     assert [flight.to_publish.get_nowait() for _ in batches] == batches
     assert flight.batches() == batches
+
+
+def test_held_lanes_are_let_go_when_none_of_their_rows_is_in_flight() -> None:
+    flight = Flight(100, 100)
+    first, second = batch("a", 2, lane=7), batch("b", 1, lane=7)
+    flight.enter(first)
+    flight.enter(second)
+    flight.hold_lanes(first.lanes)
+    assert flight.held_lanes == {7}
+    flight.leave(2, [first])
+    assert flight.held_lanes == {7}
+    flight.leave(1, [second])
+    assert flight.held_lanes == frozenset()

@@ -65,3 +65,10 @@ def test_every_other_header_travels_unchanged(headers: dict[str, str]) -> None:
 
     own = {k: v for k, v in headers.items() if k.lower() not in RESERVED_HEADERS}
     assert dict(list(dict(record_headers(row(orjson.dumps(own)))).items())[5:]) == own
+
+
+@pytest.mark.parametrize("headers", ["[]", '"x"', "1", "null", "true"])
+def test_headers_that_are_no_object_cannot_be_sent(headers: str) -> None:
+    """A load that skips triggers lets them in; they must not end the relay."""
+    with pytest.raises(CannotEncode, match="not a JSON object"):
+        record_headers(row(headers.encode()))

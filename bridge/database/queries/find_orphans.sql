@@ -1,4 +1,5 @@
--- Tells whether any claim belongs to a relay that is gone: unregistered, or its session lock free.
+-- Tells whether any claim belongs to a relay that is gone: unregistered, or its session lock free; or
+-- any lane to a registered one whose session lock is free.
 -- Locks: the free advisory locks, shared, for this statement only. The tables are small.
 select
     coalesce(
@@ -8,5 +9,12 @@ select
         ),
         false
     )
-from (select distinct k.relay_id from :"schema".app_outbox_claim as k) as c
+from (
+    select k.relay_id
+    from :"schema".app_outbox_claim as k
+    union
+    select r.relay_id
+    from :"schema".app_outbox_relay as r
+    where exists (select from :"schema".app_outbox_lane as l where l.relay_id = r.relay_id)
+) as c
 where c.relay_id <> :'relay_id'::integer

@@ -1,4 +1,5 @@
--- Gives claimed rows back that were certainly not sent: uncharged, and not counted as handed to Kafka.
+-- Gives claimed rows back, uncharged. `uncounted` is 1 for rows that were never handed to Kafka, which
+-- then do not count as handed, else 0.
 -- Each row is fenced by its own claim.
 -- Locks: the rows, in id order; rows locked by somebody else are left out and tried again later.
 -- Index: app_outbox_pkey.
@@ -17,7 +18,7 @@ update :"schema".app_outbox as o
 set
     status = 'PENDING',
     claim_id = null,
-    claim_count = greatest(o.claim_count - 1, 0),
+    claim_count = greatest(o.claim_count - :'uncounted'::integer, 0),
     locked_by = null,
     locked_at = null,
     updated_at = now()

@@ -2,7 +2,7 @@
 -- since matches nothing and counts as a lost lease. Counts the rows by destination and deletes the
 -- claims whose last row this was.
 -- Locks: the rows, in id order (two settles in opposite order would deadlock). Waits at most
--- lock_timeout for a person's open transaction, then settle_sent_skipping.sql takes the others.
+-- lock_timeout for a person's open transaction, then lock_rows.sql finds the others.
 -- Index: app_outbox_pkey, app_outbox_claim_pkey.
 -- The state is checked in a case, which the planner does not estimate by statistics: those of a moment
 -- when nothing was in flight promise so few rows that it walks the whole table for each batch.

@@ -382,16 +382,6 @@ create trigger app_outbox_audit_append_only
 before update or delete or truncate on :"schema".app_outbox_audit
 for each statement execute function :"schema".app_outbox_audit_refuse();
 
--- The functions that run with the owner's rights are for these triggers alone: nobody may put them
--- on a table of his own. (A trigger that fires needs no right to execute its function.)
-revoke execute on function
-:"schema".app_outbox_after_insert(),
-:"schema".app_outbox_after_insert_settled(),
-:"schema".app_outbox_after_update(),
-:"schema".app_outbox_after_delete(),
-:"schema".app_outbox_after_truncate()
-from public;
-
 comment on table :"schema".app_outbox is
 'Transactional outbox: one row per message, written inside the business transaction, sent to Kafka by the relay.';
 comment on column :"schema".app_outbox.outbox_id is 'Identity of the row; record header outbox-id.';
@@ -407,7 +397,7 @@ comment on column :"schema".app_outbox.headers is 'Record headers, string to str
 comment on column :"schema".app_outbox.payload_json is 'JSON payload; its bytes reach Kafka unchanged, so json and not jsonb.';
 comment on column :"schema".app_outbox.payload_bytes is 'Pre-encoded payload; no payload at all is a tombstone.';
 comment on column :"schema".app_outbox.max_retry_count is 'FAILED when retry_count reaches it.';
-comment on column :"schema".app_outbox.retry_count is 'Attempts that were charged to the message; outages are not.';
+comment on column :"schema".app_outbox.retry_count is 'Attempts that failed and were charged to the message; a rescue or a release is not.';
 comment on column :"schema".app_outbox.next_run_at is 'Not sent before this time.';
 comment on column :"schema".app_outbox.last_error_code is 'Code of the latest failure: librdkafka''s name or one of ours.';
 comment on column :"schema".app_outbox.last_error_msg is 'Text of the latest failure, cut to length.';

@@ -83,6 +83,7 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "outbox_ids": array(stage.claimed),
         "claim_numbers": array([1] * (claimed // 2) + [2] * (claimed // 2)),
         "claim_ids": stage.claims,
+        "uncounted": 1,
         "finished_claims": stage.claims,
         "partitions": array([1] * claimed),
         "offsets": array(range(claimed)),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,15 @@ def test_example_file_loads_and_repeats_the_defaults() -> None:
         default.log,
         default.enqueue,
     )
-    assert settings.router().route("audit.login").topic == "shop.audit"
+    assert settings.routes == default.routes
+
+
+def test_example_routes_work_when_their_comment_marks_are_taken_off(tmp_path: Path) -> None:
+    marks = re.compile(r"(?m)^# (\[\[routes\]\]$|(?:destination|topic|key) = )")
+    file = write(tmp_path / "s.toml", marks.sub(r"\1", EXAMPLE.read_text("utf-8")))
+    router = load_settings(file).router()
+    assert router.route("orders").topic == "shop.orders.v1"
+    assert router.route("audit.login").topic == "shop.audit"
 
 
 def test_example_file_names_every_setting_of_the_relay() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-    from uuid import UUID
 
 MAX_MESSAGE_KEY = 200
 MAX_EVENT_TYPE = 100
@@ -84,10 +83,3 @@ class Record:
     key: str | None
     value: bytes | None
     headers: dict[str, str | bytes | None]
-
-
-class ClaimKey(NamedTuple):
-    """The fencing token of a claimed row: a late report of an older claim matches nothing."""
-
-    outbox_id: int
-    claim_id: UUID

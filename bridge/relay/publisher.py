@@ -167,7 +167,7 @@ class Publisher:
         return report
 
     def _refused(self, refusal: Refusal) -> None:
-        if classify(refusal.error) is FailureClass.FATAL:
+        if classify(refusal.error).failure_class is FailureClass.FATAL:
             # No report: the row stays in flight until the relay ends and gives it back, uncharged.
             self._on_fatal(refusal.error.str())
         elif refusal.error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - librdkafka's local codes

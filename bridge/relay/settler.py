@@ -151,7 +151,7 @@ class Settler:
         failures: list[Failure] = []
         suspects: list[Suspect] = []
         for refusal in refusals:
-            of_message = classify(refusal.error) is FailureClass.MESSAGE
+            of_message = classify(refusal.error).failure_class is FailureClass.MESSAGE
             if of_message and not refusal.alone:
                 suspects.append(Suspect(refusal.outbox_id, refusal.batch))
                 continue

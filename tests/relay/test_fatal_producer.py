@@ -39,7 +39,7 @@ class FatalProducer:
 @pytest.mark.parametrize("error", [FENCED, REFUSED_AFTERWARDS], ids=["report", "afterwards"])
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_fatal_error_reports_no_row_as_failed(error: KafkaError, *, at_once: bool) -> None:
-    assert classify(error) is FailureClass.FATAL
+    assert classify(error).failure_class is FailureClass.FATAL
     flight = Flight(10, 1000)
     row = ClaimedRow(1, "orders", "k", None, "t", None, 1, None, b"{}", None, None, None, None)
     flight.enter(Batch("claim", [row]))

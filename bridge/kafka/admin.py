@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
+    from confluent_kafka.admin import (  # type: ignore[attr-defined] # as above
+        ClusterMetadata,
+    )
+
 T = TypeVar("T")
 
 _LIMIT = "max.message.bytes"
@@ -39,6 +44,10 @@ _silent = logging.getLogger("bridge.kafka.admin")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
+# A frozen broker must not be asked for a minute; where a connection is lost, another one is tried.
+_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"socket.timeout.ms": 3_000, "socket.connection.setup.timeout.ms": 5_000}
+)
 _PRODUCER_ONLY = frozenset(
     {
         "enable.idempotence",  # would ask the cluster for a producer id
@@ -65,16 +74,20 @@ class TopicRules:
 
 def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a producer's librdkafka settings as an admin client's: the way to the cluster."""
-    return {
-        name: value
-        for name, value in settings.items()
-        # How a token is fetched belongs to the way to the cluster, other callbacks do not.
-        if name not in _PRODUCER_ONLY and (name == "oauth_cb" or not name.endswith("_cb"))
-    } | {
-        "error_cb": _ignore,
-        # Nothing is created but on order; a producer's questions demand topics where brokers allow.
-        "allow.auto.create.topics": False,
-    }
+    return (
+        dict(_DEFAULTS)
+        | {
+            name: value
+            for name, value in settings.items()
+            # How a token is fetched belongs to the way to the cluster, other callbacks do not.
+            if name not in _PRODUCER_ONLY and (name == "oauth_cb" or not name.endswith("_cb"))
+        }
+        | {
+            "error_cb": _ignore,
+            # Nothing is created but on order; a producer's questions demand topics where brokers allow.
+            "allow.auto.create.topics": False,
+        }
+    )
 
 
 def _ignore(_: object) -> None:
@@ -138,6 +151,11 @@ class ClusterAdmin:
             return f"the cluster did not answer within {request_timeout:.1f} s"
         return None
 
+    def list_topics(self, topic: str, timeout: float) -> ClusterMetadata:
+        """Return what the cluster says of a topic, creating none; raises KafkaException."""
+        answer: ClusterMetadata = self._client().list_topics(topic, timeout=timeout)
+        return answer
+
     def answers(self, timeout: float) -> bool:
         """Tell whether any broker of the cluster answers within `timeout`."""
         deadline = time.monotonic() + timeout
@@ -145,7 +163,7 @@ class ClusterAdmin:
         patience = max(timeout / _PROBES, _SHORTEST)
         while True:
             try:
-                self._client().list_topics(_PROBED, timeout=patience)
+                self.list_topics(_PROBED, patience)
             except KafkaException:
                 if time.monotonic() + _SHORTEST > deadline:
                     return False

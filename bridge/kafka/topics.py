@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -30,6 +31,7 @@ _CREATION_SECONDS = 2.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.4
 _SHORTEST = 0.05
+_TURNS = 4
 
 _MISSING = frozenset(
     {
@@ -97,7 +99,7 @@ class Topics:
         """
         deadline = time.monotonic() + timeout
         try:
-            cluster, state = self._find(topic, deadline)
+            cluster, state = self._find(topic, timeout)
         except KafkaException as error:
             return TopicState(topic, Condition.UNREACHABLE, reason=error.args[0].str())
         if state.condition is Condition.MISSING:
@@ -136,19 +138,36 @@ class Topics:
         self._closed.set()
         self._admin.close()
 
-    def _find(self, topic: str, deadline: float) -> tuple[ClusterMetadata, TopicState]:
+    def _find(self, topic: str, timeout: float) -> tuple[ClusterMetadata, TopicState]:
+        """Ask until the topic is found or patience ends; raises KafkaException."""
+        deadline = time.monotonic() + timeout
         patience = 0.0 if topic in self._missed else _CREATION_SECONDS
         give_up = min(deadline, time.monotonic() + patience)
         pause = _FIRST_PAUSE
         while True:
-            left = max(deadline - time.monotonic(), _SHORTEST)
-            cluster = self._producer.list_topics(topic, timeout=left)
+            cluster = self._ask(topic, deadline, max(timeout / _TURNS, _SHORTEST))
             state = _state(topic, cluster.topics[topic])
             if state.condition not in {Condition.MISSING, Condition.UNREACHABLE}:
                 return cluster, state
             if time.monotonic() + pause > give_up or self._closed.wait(pause):
                 return cluster, state
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _ask(self, topic: str, deadline: float, patience: float) -> ClusterMetadata:
+        """Ask through the producer and the admin client by turns; raises KafkaException.
+
+        A producer that knows one broker only, and that one is frozen, gets no answer from a cluster
+        that is otherwise well; the admin client soon turns to another broker.
+        """
+        for ask in cycle((self._producer.list_topics, self._admin.list_topics)):
+            try:
+                answer: ClusterMetadata = ask(topic, timeout=patience)
+            except KafkaException:
+                if time.monotonic() + _SHORTEST > deadline or self._closed.is_set():
+                    raise
+            else:
+                return answer
+        raise AssertionError  # the cycle has no end
 
     def _learn_rules(self, topic: str, deadline: float) -> None:
         now = time.monotonic()

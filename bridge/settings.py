@@ -187,6 +187,8 @@ class RelaySettings(_Section):
     settle_interval: Seconds = 0.02
     settle_rows: Rows = 4000
     lock_timeout: Seconds = 0.1
+    missing_topic: Literal["wait", "fail", "create"] = "wait"
+    """What becomes of rows whose topic does not exist (after the broker's own auto-creation)."""
     rescue_interval: Seconds = 1.0
     reconcile_interval: Seconds = 3600.0
 
@@ -205,6 +207,8 @@ class RouteSettings(_Section):
     destination: Annotated[str, Field(min_length=1, max_length=200)]
     topic: Annotated[str, AfterValidator(_topic)] | None = None
     key: KeyChoice = KeyChoice.AUTO
+    dead_letter: Annotated[str, AfterValidator(_topic)] | None = None
+    """Topic that gets the record of a row that ends FAILED; the row stays FAILED all the same."""
 
 
 class LogSettings(_Section):
@@ -260,7 +264,10 @@ class Settings(BaseSettings):
 
     def router(self) -> Router:
         """Build the map from destinations to topics."""
-        return Router(Rule(route.destination, route.topic, route.key) for route in self.routes)
+        return Router(
+            Rule(route.destination, route.topic, route.key, route.dead_letter)
+            for route in self.routes
+        )
 
     @property
     def database_url(self) -> str | None:

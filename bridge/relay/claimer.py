@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ import structlog
 from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class, wake_channel
+from bridge.errors import KafkaError
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.batch import Batch
 from bridge.relay.gate import Gate
@@ -23,6 +25,7 @@ from bridge.relay.targets import Targets
 
 if TYPE_CHECKING:
     from bridge.message import ClaimedRow
+    from bridge.relay.admission import Admission
     from bridge.relay.flight import Flight
     from bridge.relay.registration import Registration
     from bridge.settings import Settings
@@ -42,6 +45,8 @@ _BACKLOG_SEARCH = 0.25
 """Seconds between two looks for new destinations while known ones have a backlog."""
 _RESCUE_PATIENCE = 10.0
 """Seconds that a run of one claim waits for the rescue of dead relays' rows."""
+_KAFKA_PATIENCE = 30.0
+"""Seconds that a run with an end waits for Kafka, or for a destination that fails."""
 _FIRST_ROWS = 50
 """Rows of the first claim, while the size of payloads is unknown."""
 
@@ -65,6 +70,8 @@ class Claimer:
         registration: Registration,
         flight: Flight,
         run: Run,
+        *,
+        admission: Admission,
     ) -> None:
         schema = settings.database.schema_name
         self._settings = settings.relay
@@ -72,6 +79,10 @@ class Claimer:
         self._registration = registration
         self._flight = flight
         self._run = run
+        self._admission = admission
+        self._destinations: list[str] = []
+        self._limits: dict[str, int] = {}
+        self._shut_since = math.inf
         self._channel = wake_channel(schema)
         self._targets = Targets()
         self._lanes = Lanes(session, registration, flight, advisory_class("lanes", schema))
@@ -133,6 +144,7 @@ class Claimer:
         limit = self._run.limit or self._settings.batch_rows
         self._await_rescue()
         self._search(force=True)
+        self._await_admission()
         taken = room = limit - self._claimed  # less than the limit after a lost connection
         while room and taken == room == limit - self._claimed:
             taken = self._look(room)  # a whole batch of stale entries is no claim
@@ -145,38 +157,80 @@ class Claimer:
         while time.monotonic() < end and not self.stop.is_set() and self._has_orphans():
             self.stop.wait(self._settings.idle_poll)
 
+    def _await_admission(self) -> None:
+        """Wait until the topics of all destinations have been looked at."""
+        end = time.monotonic() + _KAFKA_PATIENCE
+        while time.monotonic() < end and not self.stop.is_set():
+            self._admission.changed.clear()
+            self._admit()
+            if self._limits.keys() == set(self._destinations) or not self._admission.is_new:
+                return
+            self._admission.changed.wait(self._settings.idle_poll)
+
+    def _check_shut(self) -> None:
+        """Raise KafkaError once what is due could not go out for long; for runs with an end."""
+        now = time.monotonic()
+        self._shut_since = min(self._shut_since, now)
+        if now - self._shut_since < _KAFKA_PATIENCE:
+            return
+        if self._admission.outage.is_set():
+            raise KafkaError("Kafka does not answer; the rows that are due stay PENDING")
+        for name, reason in self._admission.failing().items():
+            raise KafkaError(
+                f"destination {name} takes no records: {reason}; its rows stay PENDING, "
+                f"see `outbox-bridge list --destination {name}`"
+            )
+
     def _claim_on(self) -> bool:
         """Claim until stopped; True when the run is to end because nothing is due any more."""
         settings = self._settings
         busy_until = 0.0
         while not self.stop.is_set():
-            if not self._registration.may_claim(_WAIT_FOR_ROOM):
+            if not (self._registration.may_claim(_WAIT_FOR_ROOM) and self._has_kafka()):
                 continue
             if time.monotonic() >= self._next_return:
                 self._next_return = time.monotonic() + _RETURN_INTERVAL
                 self._give_back_unknown()
-            rows = self._batch_rows()
-            if not self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
-                rows = self._flight.room()  # a row that somebody has locked must not stop the rest
-                if rows <= 0:
-                    continue
+            rows = self._await_room()
+            if rows <= 0:
+                continue
             self._search(force=False)
             found = self._look_everywhere(rows)
             if found:
                 busy_until = time.monotonic() + settings.busy_window
+                self._shut_since = math.inf
             if found >= rows or self._targets.backlogged:
                 continue
-            if time.monotonic() < busy_until:
+            if self._admission.is_full:
+                self._flight.wait_for_change(settings.idle_poll)
+            elif time.monotonic() < busy_until:
                 self.stop.wait(settings.busy_poll)
-                continue
-            if self._run.until_empty:
+            elif self._run.until_empty:
                 if self._nothing_due():
                     return True
+                if not self._flight.rows:
+                    self._check_shut()
                 self.stop.wait(settings.idle_poll)
-                continue
-            if self._sleep(rows):
+            elif self._sleep(rows):
                 busy_until = time.monotonic() + settings.busy_window
         return False
+
+    def _has_kafka(self) -> bool:
+        """Tell whether any broker answers; waits a moment where none does."""
+        self._admission.changed.clear()
+        if not self._admission.outage.is_set():
+            return True
+        if self._run.until_empty:
+            self._check_shut()
+        self._admission.changed.wait(_WAIT_FOR_ROOM)
+        return False
+
+    def _await_room(self) -> int:
+        """Wait until a batch may be claimed; how many rows that are, 0 or less: none now."""
+        rows = self._batch_rows()
+        if self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
+            return rows
+        return self._flight.room()  # a row that somebody has locked must not stop the rest
 
     def _batch_rows(self) -> int:
         """Return how many rows to claim next: fewer where payloads are large."""
@@ -186,8 +240,14 @@ class Claimer:
         fitting = int(settings.max_inflight_bytes / 4 / self._row_bytes)
         return max(1, min(settings.batch_rows, settings.max_inflight_rows, fitting))
 
+    def _admit(self) -> None:
+        """Ask which destinations may be claimed from now."""
+        self._limits = self._admission.limits(self._destinations)
+        self._targets.replace(list(self._limits))
+
     def _look_everywhere(self, rows: int) -> int:
         """Claim once from destinations and once from lanes; the larger number of entries."""
+        self._admit()
         found = self._look(rows) if self._targets else 0
         if self._ordered:
             found = max(found, self._look_ordered(rows))
@@ -198,9 +258,8 @@ class Claimer:
         started = time.monotonic()
         if started < self._next_search and not force:
             return
-        destinations, ordered = self._session.rows("find_destinations")[0]
-        self._targets.replace(self._remembered(destinations, started))
-        self._ordered = ordered
+        destinations, self._ordered = self._session.rows("find_destinations")[0]
+        self._destinations = self._remembered(destinations, started)
         took = time.monotonic() - started
         # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
         pause = _BACKLOG_SEARCH if self._targets.backlogged else self._settings.idle_poll
@@ -233,7 +292,7 @@ class Claimer:
         if self._walk_wanted:
             self._walk_wanted = False
             self._targets.walk_now()
-        where = self._targets.parameters(rows)
+        where = self._targets.parameters(rows, self._limits)
         parameters = self._parameters(claim_id) | where
         started = time.monotonic()
         claimed = self._claim_without_waiting_long(parameters)
@@ -325,7 +384,7 @@ class Claimer:
             self._search(force=True)
             if self._look_everywhere(rows):
                 return True
-            woken = self._gate.wait(settings.sleep, self.stop)
+            woken = self._gate.wait(settings.sleep, self.stop, self._admission.changed)
             if woken:
                 self._next_search = 0.0
             return woken

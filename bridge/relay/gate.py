@@ -31,10 +31,15 @@ class Gate:
         """Give the lock back."""
         self._session.rows("open_gate")
 
-    def wait(self, timeout: float, stop: threading.Event) -> bool:
-        """Wait for a notification; False after `timeout` seconds or when `stop` is set."""
+    def wait(self, timeout: float, stop: threading.Event, changed: threading.Event) -> bool:
+        """Wait for a notification; False after `timeout` seconds, or when `stop` is set.
+
+        True as well when `changed` is set: something that was known to wait may go on.
+        """
         remaining = timeout
         while remaining > 0 and not stop.is_set():
+            if changed.is_set():
+                return True
             for _ in self._session.connection.notifies(
                 timeout=min(_SLICE, remaining), stop_after=1
             ):

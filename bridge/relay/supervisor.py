@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
@@ -15,22 +15,33 @@ import structlog
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
 from bridge.errors import DatabaseError, KafkaError, OutboxError, SchemaError
-from bridge.kafka.producer import check_reachable, create_producer, producer_settings
+from bridge.kafka.producer import (
+    check_reachable,
+    create_producer,
+    number,
+    producer_settings,
+)
+from bridge.kafka.topics import Topics
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+from bridge.relay.admission import Admission
+from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
 from bridge.relay.flight import Flight
 from bridge.relay.maintenance import Maintenance
+from bridge.relay.payloads import Payloads
+from bridge.relay.producers import Producers
 from bridge.relay.publisher import Publisher
 from bridge.relay.registration import Registration
 from bridge.relay.rescuer import Rescuer
 from bridge.relay.settlement import Settlement
 from bridge.relay.settler import Settler
 from bridge.relay.tally import RelayReport
+from bridge.relay.target import Aim
+from bridge.relay.watch import Watch
 from bridge.retry import Backoff
-from bridge.routing import KeyChoice, Router, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from confluent_kafka import KafkaError as ClientError
@@ -108,18 +119,22 @@ class Relay:
         self._settles = self._session("settle")
         self._payloads = self._session("publish")
         self._chores = self._session("maintain")
-        self._claimer = Claimer(settings, self._claims, self._registration, self._flight, run)
-        retry = settings.retry
-        self._settlement = Settlement(
-            self._settles, Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter)
-        )
-        self._settler = Settler(
-            self._settlement,
+        self._breakers = Breakers()
+        self._admission = Admission(self._flight, self._breakers)
+        self._claimer = Claimer(
+            settings,
+            self._claims,
+            self._registration,
             self._flight,
-            self._report,
-            self._settles.reopen,
-            interval=relay.settle_interval,
-            rows=relay.settle_rows,
+            run,
+            admission=self._admission,
+        )
+        retry = settings.retry
+        self._router = settings.router()
+        self._settlement = Settlement(
+            self._settles,
+            Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter),
+            self._router,
         )
         rescuer = Rescuer(
             settings, self._chores, self._registration, self._report, self._claimer.walk_soon
@@ -149,8 +164,8 @@ class Relay:
             for session in sessions:
                 session.open()
             self._verify_database()
-            producer = self._producer()
-            if self._await_kafka(producer):
+            self._producers = Producers(self._create_producer, self._number("batch.size"))
+            if self._await_kafka(self._producers.main()):
                 self._registration.start()
                 self._log.info(
                     "relay started",
@@ -158,7 +173,7 @@ class Relay:
                     relay_id=self._registration.relay_id,
                 )
                 try:
-                    self._work(self._publisher(producer))
+                    self._work()
                 finally:
                     self._await(self._thread("leave", self._registration.stop))
             if self._bounded and self._error is None and not self._stuck:
@@ -181,11 +196,53 @@ class Relay:
             )
         Migrator(connection, self._settings.database.schema_name).verify()
 
-    def _work(self, publisher: Publisher) -> None:
+    def _work(self) -> None:
+        relay = self._settings.relay
+        aim = Aim(
+            self._router,
+            self._producers,
+            self._flight,
+            fail_missing=relay.missing_topic == "fail",
+            max_bytes=self._number("message.max.bytes"),
+        )
+        payloads = Payloads(self._payloads)
+        publisher = Publisher(
+            self._producers,
+            payloads=payloads,
+            aim=aim,
+            flight=self._flight,
+            on_fatal=self._producers.end_fatal,
+            max_age=relay.lease
+            - relay.lease_margin
+            - self._settings.kafka.message_timeout_ms / 1000,
+        )
+        watch = Watch(
+            Topics(self._producer_settings(), self._producers.main()),
+            self._router,
+            producers=self._producers,
+            flight=self._flight,
+            breakers=self._breakers,
+            admission=self._admission,
+            aim=aim,
+            create_missing=relay.missing_topic == "create",
+            record_timeout=self._settings.kafka.message_timeout_ms / 1000,
+        )
+        self._admission.look_soon = watch.look_soon
+        settler = Settler(
+            self._settlement,
+            self._flight,
+            self._report,
+            self._settles.reopen,
+            interval=relay.settle_interval,
+            rows=relay.settle_rows,
+            on_success=watch.on_success,
+            on_failure=watch.on_failure,
+            on_doubt=watch.on_doubt,
+        )
+        watching = self._thread("watch", watch.run)
         claim = self._thread("claim", self._claimer.run, at_end=self._claimed_all.set)
         publish = self._thread("publish", publisher.run)
-        poll = self._thread("poll", publisher.poll)
-        settle = self._thread("settle", self._settler.run)
+        settle = self._thread("settle", settler.run)
         maintain = self._thread("maintain", self._maintenance.run)
         while not (self._stopping.is_set() or self._claimed_all.wait(_TICK)):
             pass
@@ -198,12 +255,16 @@ class Relay:
         self._flight.to_publish.put(None)
         if drained:
             self._await(publish)
-            self._settler.draining.set()
+            settler.draining.set()
         else:
-            self._settler.give_up.set()
+            settler.give_up.set()
         self._await(settle)
-        publisher.finish()
-        self._await(poll)
+        payloads.end()
+        watch.stop.set()
+        self._await(watching)
+        self._producers.finish()
+        for thread in self._producers.threads():
+            self._await(thread)
         self._maintenance.stop.set()
         self._await(maintain)
         if not drained:
@@ -281,34 +342,19 @@ class Relay:
             self.force()
         self.stop()
 
-    def _producer(self, *, alone: bool = False) -> Producer:
-        settings = producer_settings(
+    def _producer_settings(self) -> dict[str, Any]:
+        return producer_settings(
             self._settings.kafka.bootstrap_servers,
             self._settings.kafka.properties,
             client_id=f"outbox-bridge-{self._settings.relay.name}",
         )
-        if alone:
-            # One record to a batch: a refusal then concerns this record and no other.
-            settings["batch.num.messages"] = 1
-        return create_producer(settings, on_error=self._kafka_event)
 
-    def _publisher(self, producer: Producer) -> Publisher:
-        relay = self._settings.relay
-        router = Router(
-            Rule(route.destination, route.topic, KeyChoice(route.key))
-            for route in self._settings.routes
-        )
-        self._settlement.router = router
-        return Publisher(
-            producer,
-            lone_producer=lambda: self._producer(alone=True),
-            session=self._payloads,
-            router=router,
-            flight=self._flight,
-            on_fatal=self._fatal,
-            max_age=relay.lease
-            - relay.lease_margin
-            - self._settings.kafka.message_timeout_ms / 1000,
+    def _number(self, name: str) -> int:
+        return number(self._producer_settings(), name)
+
+    def _create_producer(self, overrides: Mapping[str, Any]) -> Producer:
+        return create_producer(
+            {**self._producer_settings(), **overrides}, on_error=self._kafka_event
         )
 
     def _await_kafka(self, producer: Producer) -> bool:
@@ -330,18 +376,9 @@ class Relay:
 
     def _kafka_event(self, error: ClientError) -> None:
         if error.fatal():
-            self._fatal(error.str())
+            self._producers.end_fatal(error.str())
         else:
-            self._log.warning("kafka", code=error.name(), reason=error.str())
-
-    def _fatal(self, reason: str) -> None:
-        self._fail(
-            "publish",
-            KafkaError(
-                f"the idempotent producer cannot go on: {reason}; the rows in flight are given "
-                "back uncharged, start the relay again"
-            ),
-        )
+            self._log.debug("kafka", code=error.name(), reason=error.str())
 
     def _session(self, stage: str, opened: Callable[[Session], None] | None = None) -> Session:
         return Session(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.database.arrays import array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bridge.message import ClaimedRow
 
@@ -96,8 +96,8 @@ class Targets:
         """Start the next look from the beginning, floor or not."""
         self._next_walk = 0.0
 
-    def parameters(self, rows: int) -> dict[str, Any]:
-        """Return the arrays for `claim_rows.sql`.
+    def parameters(self, rows: int, limits: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Return the arrays for `claim_rows.sql`; no destination gives more than its limit.
 
         Backlogged destinations share `rows` equally and stand behind the others, so that a row of a
         quiet destination never waits for a backlog. Of the others each may take a small share, so
@@ -107,6 +107,8 @@ class Targets:
         busy = -(-rows // max(1, len(self._full)))
         quiet = max(_QUIET_ROWS, -(-rows // max(1, len(self._order))))
         self._quotas = dict.fromkeys(self._order, quiet) | dict.fromkeys(self._full, busy)
+        for name, limit in (limits or {}).items():
+            self._quotas[name] = min(self._quotas[name], limit)
         self._walked_whole = time.monotonic() >= self._next_walk
         low = START if self._walked_whole else (self._floor, BEGINNING)
         if self._walked_whole:

@@ -40,6 +40,7 @@ revoke all on table
 :"schema".app_outbox_relay,
 :"schema".app_outbox_lane,
 :"schema".app_outbox_control,
+:"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
 :"schema".app_outbox_migration
 from outbox_writer, outbox_relay, outbox_operator, outbox_reader;
@@ -96,6 +97,7 @@ grant select, insert, update, delete on table
 :"schema".app_outbox_lane
 to outbox_relay;
 grant select on table :"schema".app_outbox_control, :"schema".app_outbox_migration to outbox_relay;
+grant select, insert, update on table :"schema".app_outbox_rate to outbox_relay;
 grant insert on table :"schema".app_outbox_audit to outbox_relay;
 
 -- Operator.
@@ -108,9 +110,13 @@ grant select on table
 :"schema".app_outbox_relay,
 :"schema".app_outbox_lane,
 :"schema".app_outbox_control,
+:"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
 :"schema".app_outbox_migration
 to outbox_operator, outbox_reader;
+grant execute on function :"schema".app_outbox_is_quiet(
+    text, timestamptz
+) to outbox_relay, outbox_operator, outbox_reader;
 grant update (
     status,
     retry_count,

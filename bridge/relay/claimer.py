@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class, wake_channel
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.batch import Batch
+from bridge.relay.controls import Controls
 from bridge.relay.gate import Gate
 from bridge.relay.lanes import Lanes
 from bridge.relay.targets import Targets
@@ -74,6 +76,9 @@ class Claimer:
         self._run = run
         self._channel = wake_channel(schema)
         self._targets = Targets()
+        self._controls = Controls(session)
+        self._found: list[str] = []
+        self._allowed: dict[str, int] = {}
         self._lanes = Lanes(session, registration, flight, advisory_class("lanes", schema))
         self._gate = Gate(session)
         self._ordered = False
@@ -164,6 +169,8 @@ class Claimer:
             found = self._look_everywhere(rows)
             if found:
                 busy_until = time.monotonic() + settings.busy_window
+            if self._controls.any and self._wait_for_limits(found, busy_until):
+                continue
             if found >= rows or self._targets.backlogged:
                 continue
             if time.monotonic() < busy_until:
@@ -173,8 +180,7 @@ class Claimer:
                 if self._nothing_due():
                     return True
                 self.stop.wait(settings.idle_poll)
-                continue
-            if self._sleep(rows):
+            elif self._sleep(rows):
                 busy_until = time.monotonic() + settings.busy_window
         return False
 
@@ -195,11 +201,14 @@ class Claimer:
 
     def _search(self, *, force: bool) -> None:
         """Look which destinations have rows, spending at most a tenth of the time on it."""
+        if self._controls.refresh():
+            self._admit_found()
         started = time.monotonic()
         if started < self._next_search and not force:
             return
         destinations, ordered = self._session.rows("find_destinations")[0]
-        self._targets.replace(self._remembered(destinations, started))
+        self._found = self._remembered(destinations, started)
+        self._admit_found()
         self._ordered = ordered
         took = time.monotonic() - started
         # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
@@ -219,6 +228,41 @@ class Claimer:
             return found + quiet[:_MOST_REMEMBERED]
         return found
 
+    def _admit_found(self) -> None:
+        """Look at the destinations that no switch closes."""
+        names = self._found
+        if self._controls.any:
+            names = [name for name in names if not self._controls.switch(name).closed]
+        self._targets.replace(names)
+
+    def _admitted(self, quotas: dict[str, int]) -> dict[str, int]:
+        """Return how many rows the switches let through, by destination; none are left out."""
+        admitted = {}
+        for name, quota in quotas.items():
+            most = self._controls.switch(name).batch_rows
+            rows = self._controls.take(name, quota if most is None else min(quota, most))
+            if rows:
+                admitted[name] = rows
+        self._allowed = admitted
+        return admitted
+
+    def _give_back_unused(self, claimed: list[ClaimedRow]) -> None:
+        """Give the rate limits back what the claim did not find."""
+        used = Counter(row[1] for row in claimed)
+        for name, rows in self._allowed.items():
+            self._controls.give_back(name, rows - used[name])
+
+    def _wait_for_limits(self, found: int, busy_until: float) -> bool:
+        """Wait where a rate limit holds rows back; True: look again instead of going to sleep."""
+        wait = self._controls.wait_for_rows(self._targets.names)
+        if wait is None:
+            return False
+        if not found:
+            settings = self._settings
+            poll = settings.busy_poll if time.monotonic() < busy_until else settings.idle_poll
+            self.stop.wait(min(max(wait, settings.busy_poll), poll))
+        return True
+
     def _parameters(self, claim_id: str) -> dict[str, Any]:
         return {
             "claim_id": claim_id,
@@ -233,12 +277,20 @@ class Claimer:
         if self._walk_wanted:
             self._walk_wanted = False
             self._targets.walk_now()
-        where = self._targets.parameters(rows)
+        admit = self._admitted if self._controls.any else None
+        where = self._targets.parameters(rows, admit)
+        if not where["destinations"]:
+            return 0
         parameters = self._parameters(claim_id) | where
         started = time.monotonic()
-        claimed = self._claim_without_waiting_long(parameters)
-        seconds = time.monotonic() - started
-        taken = _without_stale(claimed)
+        claimed: list[ClaimedRow] = []
+        try:
+            claimed = self._claim_without_waiting_long(parameters)
+            seconds = time.monotonic() - started
+            taken = _without_stale(claimed)
+        finally:
+            if admit is not None:
+                self._give_back_unused(claimed)
         self._targets.record(claimed, taken)
         self._enter(claim_id, claimed, started)
         self._targets.looked(seconds, self._read_floor)
@@ -302,7 +354,9 @@ class Claimer:
         if self._flight.rows:
             return False
         # Orphans first: between the two questions a rescue may turn them into due rows.
-        return not self._has_orphans() and not self._session.rows("find_due")[0][0]
+        closed, exceptions = self._controls.closed_by_default()
+        switches = {"closed": closed, "exceptions": exceptions}
+        return not self._has_orphans() and not self._session.rows("find_due", switches)[0][0]
 
     def _has_orphans(self) -> bool:
         """Tell whether any claim belongs to a relay that is gone and waits to be taken back."""
@@ -325,9 +379,11 @@ class Claimer:
             self._search(force=True)
             if self._look_everywhere(rows):
                 return True
-            woken = self._gate.wait(settings.sleep, self.stop)
+            woken = self._gate.wait(self._controls.longest_sleep(settings.sleep), self.stop)
             if woken:
                 self._next_search = 0.0
+                if self._controls.any and self._controls.refresh(force=True):
+                    self._admit_found()
             return woken
         finally:
             self._gate.open_gate()

@@ -99,6 +99,8 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "first_id": stage.pending[0] - 500,
         "last_id": stage.pending[0] + 500,
         "from_id": 1,
+        "closed": False,
+        "exceptions": ["elsewhere"],
     }
 
 

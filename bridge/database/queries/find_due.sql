@@ -1,4 +1,5 @@
--- Tells whether any row is due, whoever may have it locked.
+-- Tells whether any row is due, whoever may have it locked, to a destination that no switch closes:
+-- those in `exceptions` are open where the others are `closed`, and the other way round.
 -- Locks: nothing. Index: app_outbox_pkey; reads the queue as a whole, so it is asked only when a
 -- claim found nothing.
 select exists(
@@ -8,5 +9,6 @@ select exists(
     where
         q.parked is null
         and q.next_run_at <= now()
+        and (q.destination = any(:'exceptions'::text [])) = :'closed'::boolean
         and case when o.status = 'PENDING' and o.next_run_at <= now() then true else false end
 )

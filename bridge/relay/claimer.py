@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import structlog
 
-from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class, wake_channel
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
@@ -86,11 +84,12 @@ class Claimer:
         self._skip_until = 0.0
         self._row_bytes = 0.0
         self._claimed = 0
-        self._log = structlog.get_logger("bridge.relay.claimer")
         self.stop = threading.Event()
 
     def listen(self, session: Session) -> None:
         """Listen on the wake-up channel; called for each new connection."""
+        if session.is_pooled:
+            return
         session.connection.execute(
             psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(self._channel))
         )
@@ -112,22 +111,16 @@ class Claimer:
                     return
                 if self._claim_on():
                     return
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if not self._session.reopen(self.stop, self._told):
+            except ConnectionLost:
+                if not self._session.reopen(self.stop):
                     return
-                self._log.info("database connection back")
                 recover = True
             except BUSY:
                 # A lock on a whole table (a migration, VACUUM FULL): it passes.
                 self.stop.wait(self._settings.idle_poll)
-            except PASSING as error:
-                self._log.warning("claim refused, tried again", reason=first_line(error))
+            except PASSING:
                 self.stop.wait(_REFUSED_WAIT)
                 recover = True
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for claims", reason=str(error))
 
     def _claim_once(self) -> None:
         limit = self._run.limit or self._settings.batch_rows

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from bridge.database.connection import first_line
 from bridge.database.session import PASSING, ConnectionLost, Session
 from bridge.encoding.json import CannotEncode, record_headers
 from bridge.kafka.failures import FailureClass, classify
@@ -266,19 +265,13 @@ class Publisher:
         while True:
             try:
                 rows = self._session.rows("fetch_row", parameters)
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if not self._session.reopen(self._done, self._told):
+            except ConnectionLost:
+                if not self._session.reopen(self._done):
                     return None
-                self._log.info("database connection back")
-            except PASSING as error:
-                self._log.warning("payload refused, tried again", reason=first_line(error))
+            except PASSING:
                 self._done.wait(_REFUSED_WAIT)
             else:
                 return rows[0] if rows else None
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for payloads", reason=str(error))
 
 
 def _record_key(row: ClaimedRow, choice: KeyChoice) -> str | None:

@@ -51,6 +51,7 @@ EXPECTED = {
     "app_outbox_lane": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_control": {"relay": "S", "operator": "SIUD", "reader": "S"},
     "app_outbox_audit": {"relay": "I", "operator": "SI", "reader": "S"},
+    "app_outbox_archive": {"operator": "S", "reader": "S"},
     "app_outbox_migration": {"relay": "S", "operator": "S", "reader": "S"},
 }
 DELIVERY = {

@@ -84,7 +84,7 @@ def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         }
         | {
             "error_cb": _ignore,
-            # Nothing is created but on order; a producer's questions demand topics where brokers allow.
+            # Nothing is created but on order, although a producer's questions may demand topics.
             "allow.auto.create.topics": False,
         }
     )

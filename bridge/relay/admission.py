@@ -33,14 +33,17 @@ class Admission:
         self.outage = threading.Event()
         self.changed = threading.Event()
         self.is_full = False
-        """Some destination was left out of the last answer because of what it has in flight."""
+        """Some destination was left out in this round because of what it has in flight."""
         self.is_new = False
-        """Some destination was left out of the last answer because nobody has looked at it yet."""
+        """Some destination was left out in this round because nobody has looked at it yet."""
+
+    def begin(self) -> None:
+        """Begin a round of answers."""
+        self.is_full = self.is_new = False
 
     def limits(self, destinations: Iterable[str]) -> dict[str, int]:
         """Return how many rows of each may be claimed now; those that may not are left out."""
         found: dict[str, int] = {}
-        self.is_full = self.is_new = False
         if self.outage.is_set():
             return found
         for name in destinations:

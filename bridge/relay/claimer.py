@@ -7,18 +7,18 @@ import random
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import structlog
 
-from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class, wake_channel
 from bridge.errors import KafkaError
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.batch import Batch
+from bridge.relay.controls import Controls
 from bridge.relay.gate import Gate
 from bridge.relay.lanes import Lanes
 from bridge.relay.targets import Targets
@@ -81,7 +81,8 @@ class Claimer:
         self._run = run
         self._admission = admission
         self._destinations: list[str] = []
-        self._limits: dict[str, int] = {}
+        self._allowed: dict[str, int] = {}
+        self._controls = Controls(session)
         self._shut_since = math.inf
         self._channel = wake_channel(schema)
         self._targets = Targets()
@@ -97,11 +98,12 @@ class Claimer:
         self._skip_until = 0.0
         self._row_bytes = 0.0
         self._claimed = 0
-        self._log = structlog.get_logger("bridge.relay.claimer")
         self.stop = threading.Event()
 
     def listen(self, session: Session) -> None:
         """Listen on the wake-up channel; called for each new connection."""
+        if session.is_pooled:
+            return
         session.connection.execute(
             psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(self._channel))
         )
@@ -123,22 +125,16 @@ class Claimer:
                     return
                 if self._claim_on():
                     return
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if not self._session.reopen(self.stop, self._told):
+            except ConnectionLost:
+                if not self._session.reopen(self.stop):
                     return
-                self._log.info("database connection back")
                 recover = True
             except BUSY:
                 # A lock on a whole table (a migration, VACUUM FULL): it passes.
                 self.stop.wait(self._settings.idle_poll)
-            except PASSING as error:
-                self._log.warning("claim refused, tried again", reason=first_line(error))
+            except PASSING:
                 self.stop.wait(_REFUSED_WAIT)
                 recover = True
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for claims", reason=str(error))
 
     def _claim_once(self) -> None:
         limit = self._run.limit or self._settings.batch_rows
@@ -162,8 +158,9 @@ class Claimer:
         end = time.monotonic() + _KAFKA_PATIENCE
         while time.monotonic() < end and not self.stop.is_set():
             self._admission.changed.clear()
-            self._admit()
-            if self._limits.keys() == set(self._destinations) or not self._admission.is_new:
+            self._admission.begin()
+            self._admission.limits(self._destinations)
+            if not self._admission.is_new:
                 return
             self._admission.changed.wait(self._settings.idle_poll)
 
@@ -199,11 +196,9 @@ class Claimer:
             if found:
                 busy_until = time.monotonic() + settings.busy_window
                 self._shut_since = math.inf
-            if found >= rows or self._targets.backlogged:
+            if self._is_pressed(found, rows, busy_until):
                 continue
-            if self._admission.is_full:
-                self._flight.wait_for_change(settings.idle_poll)
-            elif time.monotonic() < busy_until:
+            if time.monotonic() < busy_until:
                 self.stop.wait(settings.busy_poll)
             elif self._run.until_empty:
                 if self._nothing_due():
@@ -240,14 +235,59 @@ class Claimer:
         fitting = int(settings.max_inflight_bytes / 4 / self._row_bytes)
         return max(1, min(settings.batch_rows, settings.max_inflight_rows, fitting))
 
-    def _admit(self) -> None:
-        """Ask which destinations may be claimed from now."""
-        self._limits = self._admission.limits(self._destinations)
-        self._targets.replace(list(self._limits))
+    def _admit_found(self) -> None:
+        """Look at the destinations that no switch closes."""
+        names = self._destinations
+        if self._controls.any:
+            names = [name for name in names if not self._controls.switch(name).closed]
+        self._targets.replace(names)
+
+    def _admitted(self, quotas: dict[str, int]) -> dict[str, int]:
+        """Return how many rows of each may be claimed; those that give none now are left out."""
+        limits = self._admission.limits(quotas)
+        admitted = {name: min(quotas[name], limit) for name, limit in limits.items()}
+        if self._controls.any:
+            for name, rows in list(admitted.items()):
+                most = self._controls.switch(name).batch_rows
+                taken = self._controls.take(name, rows if most is None else min(rows, most))
+                admitted[name] = taken
+        self._allowed = {name: rows for name, rows in admitted.items() if rows}
+        return self._allowed
+
+    def _give_back_unused(self, claimed: list[ClaimedRow]) -> None:
+        """Give the rate limits back what the claim did not find."""
+        if self._controls.any:
+            used = Counter(row[1] for row in claimed)
+            for name, rows in self._allowed.items():
+                self._controls.give_back(name, rows - used[name])
+
+    def _is_pressed(self, found: int, rows: int, busy_until: float) -> bool:
+        """Tell whether to look again at once, after waiting for what holds known rows back."""
+        if self._wait_for_limits(found, busy_until):
+            return True
+        if found >= rows or (found and self._targets.backlogged):
+            return True
+        if self._admission.is_full:
+            self._flight.wait_for_change(self._settings.idle_poll)
+            return True
+        return False
+
+    def _wait_for_limits(self, found: int, busy_until: float) -> bool:
+        """Wait where a rate limit holds rows back; True: look again instead of going to sleep."""
+        if not self._controls.any:
+            return False
+        wait = self._controls.wait_for_rows(self._destinations)
+        if wait is None:
+            return False
+        if not found:
+            settings = self._settings
+            poll = settings.busy_poll if time.monotonic() < busy_until else settings.idle_poll
+            self.stop.wait(min(max(wait, settings.busy_poll), poll))
+        return True
 
     def _look_everywhere(self, rows: int) -> int:
         """Claim once from destinations and once from lanes; the larger number of entries."""
-        self._admit()
+        self._admission.begin()
         found = self._look(rows) if self._targets else 0
         if self._ordered:
             found = max(found, self._look_ordered(rows))
@@ -255,11 +295,14 @@ class Claimer:
 
     def _search(self, *, force: bool) -> None:
         """Look which destinations have rows, spending at most a tenth of the time on it."""
+        if self._controls.refresh():
+            self._admit_found()
         started = time.monotonic()
         if started < self._next_search and not force:
             return
         destinations, self._ordered = self._session.rows("find_destinations")[0]
         self._destinations = self._remembered(destinations, started)
+        self._admit_found()
         took = time.monotonic() - started
         # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
         pause = _BACKLOG_SEARCH if self._targets.backlogged else self._settings.idle_poll
@@ -292,12 +335,18 @@ class Claimer:
         if self._walk_wanted:
             self._walk_wanted = False
             self._targets.walk_now()
-        where = self._targets.parameters(rows, self._limits)
+        where = self._targets.parameters(rows, self._admitted)
+        if not where["destinations"]:
+            return 0
         parameters = self._parameters(claim_id) | where
         started = time.monotonic()
-        claimed = self._claim_without_waiting_long(parameters)
-        seconds = time.monotonic() - started
-        taken = _without_stale(claimed)
+        claimed: list[ClaimedRow] = []
+        try:
+            claimed = self._claim_without_waiting_long(parameters)
+            seconds = time.monotonic() - started
+            taken = _without_stale(claimed)
+        finally:
+            self._give_back_unused(claimed)
         self._targets.record(claimed, taken)
         self._enter(claim_id, claimed, started)
         self._targets.looked(seconds, self._read_floor)
@@ -361,7 +410,9 @@ class Claimer:
         if self._flight.rows:
             return False
         # Orphans first: between the two questions a rescue may turn them into due rows.
-        return not self._has_orphans() and not self._session.rows("find_due")[0][0]
+        closed, exceptions = self._controls.closed_by_default()
+        switches = {"closed": closed, "exceptions": exceptions}
+        return not self._has_orphans() and not self._session.rows("find_due", switches)[0][0]
 
     def _has_orphans(self) -> bool:
         """Tell whether any claim belongs to a relay that is gone and waits to be taken back."""
@@ -384,9 +435,12 @@ class Claimer:
             self._search(force=True)
             if self._look_everywhere(rows):
                 return True
-            woken = self._gate.wait(settings.sleep, self.stop, self._admission.changed)
+            longest = self._controls.longest_sleep(settings.sleep)
+            woken = self._gate.wait(longest, self.stop, self._admission.changed)
             if woken:
                 self._next_search = 0.0
+                if self._controls.any and self._controls.refresh(force=True):
+                    self._admit_found()
             return woken
         finally:
             self._gate.open_gate()

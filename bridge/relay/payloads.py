@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
-import structlog
-
-from bridge.database.connection import first_line
 from bridge.database.session import PASSING, ConnectionLost, Session
-
-if TYPE_CHECKING:
-    from bridge.message import ClaimedRow
+from bridge.message import ClaimedRow
 
 _REFUSED_WAIT = 1.0
 
@@ -25,7 +19,6 @@ class Payloads:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._done = threading.Event()
-        self._log = structlog.get_logger("bridge.relay.publisher")
 
     def end(self) -> None:
         """Wait for nothing any more."""
@@ -37,17 +30,11 @@ class Payloads:
         while True:
             try:
                 rows = self._session.rows("fetch_row", parameters)
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if not self._session.reopen(self._done, self._told):
+            except ConnectionLost:
+                if not self._session.reopen(self._done):
                     return None
-                self._log.info("database connection back")
-            except PASSING as error:
-                self._log.warning("payload refused, tried again", reason=first_line(error))
+            except PASSING:
                 if self._done.wait(_REFUSED_WAIT):
                     return None
             else:
-                return rows[0] if rows else None
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for payloads", reason=str(error))
+                return ClaimedRow(*rows[0]) if rows else None

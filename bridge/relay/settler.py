@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost
 from bridge.kafka.failures import FailureClass, classify
 from bridge.kafka.producer import error_name
@@ -60,7 +59,7 @@ class Settler:
         settlement: Settlement,
         flight: Flight,
         report: RelayReport,
-        reopen: Callable[[threading.Event, Callable[[Exception], None]], bool],
+        reopen: Callable[[threading.Event], bool],
         *,
         interval: float,
         rows: int,
@@ -251,14 +250,11 @@ class Settler:
         while not self.give_up.is_set():
             try:
                 work()
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if self._reopen(self.give_up, self._told):
-                    self._log.info("database connection back")
+            except ConnectionLost:
+                self._reopen(self.give_up)
             except BUSY:
                 self.give_up.wait(self._interval)
-            except PASSING as error:
-                self._log.warning("outcomes refused, tried again", reason=first_line(error))
+            except PASSING:
                 self.give_up.wait(_HELD_WAIT)
             else:
                 return
@@ -279,9 +275,6 @@ class Settler:
                 rows=len(outbox_ids),
                 outbox_ids=outbox_ids[:_LOGGED_IDS],
             )
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable, outcomes are kept", reason=str(error))
 
 
 def finished_batches(items: Sequence[tuple[int, Batch]]) -> list[Batch]:

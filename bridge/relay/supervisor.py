@@ -28,6 +28,8 @@ from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
 from bridge.relay.flight import Flight
 from bridge.relay.maintenance import Maintenance
+from bridge.relay.notifier import Notifier
+from bridge.relay.outages import DatabaseState
 from bridge.relay.payloads import Payloads
 from bridge.relay.producers import Producers
 from bridge.relay.publisher import Publisher
@@ -39,6 +41,7 @@ from bridge.relay.tally import RelayReport
 from bridge.relay.target import Aim
 from bridge.relay.watch import Watch
 from bridge.retry import Backoff
+from bridge.settings import service_manager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -112,8 +115,15 @@ class Relay:
         self._stuck = False
         self._error: BaseException | None = None
         self._flight = Flight(relay.max_inflight_rows, relay.max_inflight_bytes)
+        self._stages: list[threading.Thread] = []
+        self._notifier = Notifier(service_manager(), self._is_alive)
+        self._database = DatabaseState()
         self._registration = Registration(
-            settings, relay.name, self._url(direct=True), on_failure=self._fail
+            settings,
+            relay.name,
+            self._url(direct=True),
+            on_failure=self._fail,
+            observer=self._database,
         )
         self._claims = self._session("claim", opened=self._listen)
         self._settles = self._session("settle")
@@ -150,6 +160,7 @@ class Relay:
         """Begin to drain."""
         if not self._stopping.is_set():
             self._latest = time.monotonic() + self._settings.relay.drain_timeout
+            self._notifier.stopping()
         self._stopping.set()
 
     def force(self) -> None:
@@ -160,6 +171,7 @@ class Relay:
     def run(self) -> RelayReport:
         """Run until stopped; raises OutboxError where the relay cannot start or go on."""
         sessions = (self._claims, self._settles, self._payloads, self._chores)
+        self._notifier.start()
         try:
             for session in sessions:
                 session.open()
@@ -167,6 +179,7 @@ class Relay:
             self._producers = Producers(self._create_producer, self._number("batch.size"))
             if self._await_kafka(self._producers.main()):
                 self._registration.start()
+                self._notifier.ready("sending")
                 self._log.info(
                     "relay started",
                     relay=self._settings.relay.name,
@@ -179,6 +192,8 @@ class Relay:
             if self._bounded and self._error is None and not self._stuck:
                 self._report.later = self._chores.value("count_later")
         finally:
+            self._notifier.close()
+            self._database.stop()
             for session in () if self._stuck else sessions:
                 session.close()
         if self._error is not None:
@@ -244,6 +259,7 @@ class Relay:
         publish = self._thread("publish", publisher.run)
         settle = self._thread("settle", settler.run)
         maintain = self._thread("maintain", self._maintenance.run)
+        self._stages += (watching, claim, publish, settle, maintain)
         while not (self._stopping.is_set() or self._claimed_all.wait(_TICK)):
             pass
         if self._stopping.is_set():
@@ -270,6 +286,11 @@ class Relay:
         if not drained:
             self._await(self._thread("give-back", self._give_back_the_rest))
         self._report.forced = self._stuck or not drained
+
+    def _is_alive(self) -> bool:
+        """Tell whether no stage has ended that should go on."""
+        ends = self.is_stopping or self._claimed_all.is_set()
+        return ends or all(stage.is_alive() for stage in self._stages)
 
     def _await(self, stage: threading.Thread) -> None:
         """Wait for the end of a stage; not for ever where the database hangs, once told to stop."""
@@ -369,6 +390,7 @@ class Relay:
                     raise
                 if not told:
                     self._log.warning("waiting for Kafka; nothing is claimed", reason=str(error))
+                    self._notifier.status("waiting for Kafka")
                     told = True
             else:
                 return True
@@ -388,6 +410,11 @@ class Relay:
             relay_name=self._settings.relay.name,
             lock_timeout=self._settings.relay.lock_timeout,
             opened=opened,
+            observer=self._database,
+            # What a claim or an outcome has waited for that long comes too late for its lease.
+            answer_timeout=max(
+                5.0, self._settings.relay.lease / (0.4 if stage == "maintain" else 2)
+            ),
         )
 
     def _listen(self, session: Session) -> None:

@@ -158,12 +158,12 @@ class Desk:
     def look(self, rows: int) -> list[int]:
         """Let the claimer look once at all destinations; returns what it claimed."""
         self.claimer._search(force=True)
-        self.claimer._admit()
+        self.claimer._admission.begin()
         return self._looked(lambda: self.claimer._look(rows))
 
     def look_again(self, rows: int) -> list[int]:
         """Let the claimer look once more, without a search for destinations."""
-        self.claimer._admit()
+        self.claimer._admission.begin()
         return self._looked(lambda: self.claimer._look(rows))
 
     def look_ordered(self, rows: int) -> list[int]:

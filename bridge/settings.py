@@ -36,7 +36,7 @@ from bridge.kafka.properties import (
     canonical,
     is_secret,
 )
-from bridge.routing import KeyChoice, Router, Rule, topic_problem
+from bridge.routing import KeyChoice, OnFailure, Router, Rule, topic_problem
 from bridge.setting_checks import contradictions, describe_invalid
 from bridge.setting_sources import (
     CONFIG_VARIABLE,
@@ -189,6 +189,8 @@ class RelaySettings(_Section):
     lock_timeout: Seconds = 0.1
     rescue_interval: Seconds = 1.0
     reconcile_interval: Seconds = 3600.0
+    max_claims: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Deaths of a relay with a row claimed alone after which the row is FAILED as POISON."""
 
 
 class RetrySettings(_Section):
@@ -205,6 +207,8 @@ class RouteSettings(_Section):
     destination: Annotated[str, Field(min_length=1, max_length=200)]
     topic: Annotated[str, AfterValidator(_topic)] | None = None
     key: KeyChoice = KeyChoice.AUTO
+    on_failure: OnFailure = OnFailure.BLOCK
+    """What a failed row does to later rows of its ordering key."""
 
 
 class LogSettings(_Section):
@@ -260,7 +264,10 @@ class Settings(BaseSettings):
 
     def router(self) -> Router:
         """Build the map from destinations to topics."""
-        return Router(Rule(route.destination, route.topic, route.key) for route in self.routes)
+        return Router(
+            Rule(route.destination, route.topic, route.key, route.on_failure)
+            for route in self.routes
+        )
 
     @property
     def database_url(self) -> str | None:

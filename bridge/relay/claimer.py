@@ -6,19 +6,23 @@ import random
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
 
+from bridge.database.arrays import array
 from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class, wake_channel
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.batch import Batch
 from bridge.relay.gate import Gate
+from bridge.relay.holds import Holds
 from bridge.relay.lanes import Lanes
+from bridge.relay.pairs import Pairs
 from bridge.relay.targets import Targets
 
 if TYPE_CHECKING:
@@ -42,6 +46,10 @@ _BACKLOG_SEARCH = 0.25
 """Seconds between two looks for new destinations while known ones have a backlog."""
 _RESCUE_PATIENCE = 10.0
 """Seconds that a run of one claim waits for the rescue of dead relays' rows."""
+_ALONE_INTERVAL = 0.05
+"""Seconds between two looks for a row to be claimed alone, where the last look found none."""
+_HELD_SLEEP = 0.1
+"""Seconds that the claimer sleeps at most while keys are held: a released one notifies nobody."""
 _FIRST_ROWS = 50
 """Rows of the first claim, while the size of payloads is unknown."""
 
@@ -76,7 +84,12 @@ class Claimer:
         self._targets = Targets()
         self._lanes = Lanes(session, registration, flight, advisory_class("lanes", schema))
         self._gate = Gate(session)
-        self._ordered = False
+        self._pairs = Pairs()
+        self.holds = Holds(session)
+        self._ordered: list[str] = []
+        self._has_suspects = False
+        self._alone_claim = ""
+        self._next_alone = 0.0
         self._first_lane = 0
         self._last_seen: dict[str, float] = {}
         self._lane_reach = 1
@@ -136,8 +149,10 @@ class Claimer:
         taken = room = limit - self._claimed  # less than the limit after a lost connection
         while room and taken == room == limit - self._claimed:
             taken = self._look(room)  # a whole batch of stale entries is no claim
-        if self._ordered and limit > self._claimed:
+        if limit > self._claimed:
             self._look_ordered(limit - self._claimed)
+        if limit > self._claimed:
+            self._look_alone()
 
     def _await_rescue(self) -> None:
         """Wait until what a killed relay left is taken back: under cron no relay lives for long."""
@@ -187,20 +202,20 @@ class Claimer:
         return max(1, min(settings.batch_rows, settings.max_inflight_rows, fitting))
 
     def _look_everywhere(self, rows: int) -> int:
-        """Claim once from destinations and once from lanes; the larger number of entries."""
+        """Claim once from destinations, once from lanes, once alone; the largest number."""
         found = self._look(rows) if self._targets else 0
-        if self._ordered:
-            found = max(found, self._look_ordered(rows))
-        return found
+        found = max(found, self._look_ordered(rows))
+        return max(found, self._look_alone())
 
     def _search(self, *, force: bool) -> None:
         """Look which destinations have rows, spending at most a tenth of the time on it."""
         started = time.monotonic()
         if started < self._next_search and not force:
             return
-        destinations, ordered = self._session.rows("find_destinations")[0]
+        found = self._session.rows("find_destinations")[0]
+        destinations, ordered, self.holds.any, self._has_suspects = found
         self._targets.replace(self._remembered(destinations, started))
-        self._ordered = ordered
+        self._ordered = self._pairs.remember(ordered, started)
         took = time.monotonic() - started
         # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
         pause = _BACKLOG_SEARCH if self._targets.backlogged else self._settings.idle_poll
@@ -254,33 +269,78 @@ class Claimer:
         return self._session.rows("claim_rows_skipping", parameters)
 
     def _look_ordered(self, rows: int) -> int:
-        held = self._flight.held_lanes
-        lanes = [lane for lane in self._lanes.active() if lane not in held]
-        if not lanes:
+        """Claim ordered rows, and let followers of released keys come back; the number found."""
+        if not self._ordered and not self.holds.any:
             return 0
-        claim_id = _new_claim_id()
+        lanes = self._open_lanes()
+        # Before the claim, which then finds them: a run with an end must not miss them.
+        found = self.holds.work(lanes, self._registration.relay_id)
         # A batch may be full before the last lane is reached: the next one begins elsewhere.
-        self._first_lane = (self._first_lane + 1) % len(lanes)
-        started = time.monotonic()
-        claimed = self._session.rows(
-            "claim_ordered",
-            self._parameters(claim_id)
-            | {
-                "lanes": lanes[self._first_lane :] + lanes[: self._first_lane],
-                # A single claim takes what there is; of many, each leaves room for other lanes.
-                "lane_quota": rows if self._run.once else self._lane_quota(rows, len(lanes)),
-                "batch_rows": rows,
-            },
-        )
-        taken = _without_stale(claimed)
+        self._first_lane = (self._first_lane + 1) % max(1, len(lanes))
+        for destinations in self._pairs.rounds(self._ordered, len(lanes)) if lanes else ():
+            taken = self._claim_ordered(destinations, rows)
+            if taken:
+                return max(found, taken)
+        return found
+
+    def _open_lanes(self) -> list[int]:
+        held = self._flight.held_lanes
+        return [lane for lane in self._lanes.active() if lane not in held]
+
+    def _claim_ordered(self, destinations: list[str], rows: int) -> int:
+        claim_id = _new_claim_id()
+        with self.holds.guard:
+            lanes = self._open_lanes()  # anew: what is held is certain under the guard alone
+            if not lanes:
+                return 0
+            first = self._first_lane % len(lanes)
+            started = time.monotonic()
+            claimed = self._session.rows(
+                "claim_ordered",
+                self._parameters(claim_id)
+                | {
+                    "lanes": array(lanes[first:] + lanes[:first]),
+                    # A single claim takes what there is; of many, each leaves room for other lanes.
+                    "lane_quota": rows if self._run.once else self._lane_quota(rows, len(lanes)),
+                    "destinations": destinations,
+                    "quotas": array([rows] * len(destinations)),
+                    "batch_rows": rows,
+                },
+            )
+            taken = _without_stale(claimed)
+            if len(destinations) > 1:
+                given = Counter(row[1] for row in claimed)
+                share = -(-rows // len(destinations))
+                self._pairs.record({name: given[name] for name in destinations}, share)
+            self._enter(claim_id, claimed, started)
         # Nothing although lanes have rows: perhaps the first of a lane wait for a row that somebody
         # has locked. Looking further finds the keys behind them.
         self._lane_reach = 1 if taken else min(2 * self._lane_reach, _LONGEST_REACH)
-        self._enter(claim_id, claimed, started)
         return taken
 
     def _lane_quota(self, rows: int, lanes: int) -> int:
         return max(1, -(-rows * 4 // lanes)) * self._lane_reach
+
+    def _look_alone(self) -> int:
+        """Claim one row whose relays kept dying, beside the other claims, one at a time."""
+        now = time.monotonic()
+        if not self._has_suspects or now < self._next_alone:
+            return 0
+        if self._alone_claim in self._flight.claims():
+            return 0
+        claim_id = _new_claim_id()
+        with self.holds.guard:
+            claimed = self._session.rows(
+                "claim_suspect",
+                self._parameters(claim_id) | {"lanes": array(self._open_lanes()), "closed": []},
+            )
+            taken = _without_stale(claimed)
+            self._enter(claim_id, claimed, now)
+        if claimed:
+            self._alone_claim = claim_id
+        if not taken:
+            self._next_alone = now + _ALONE_INTERVAL
+        return taken
 
     def _read_floor(self) -> int | None:
         floor: int | None = self._session.rows("find_writer_floor")[0][0]
@@ -325,7 +385,8 @@ class Claimer:
             self._search(force=True)
             if self._look_everywhere(rows):
                 return True
-            woken = self._gate.wait(settings.sleep, self.stop)
+            longest = min(settings.sleep, _HELD_SLEEP) if self.holds.any else settings.sleep
+            woken = self._gate.wait(longest, self.stop)
             if woken:
                 self._next_search = 0.0
             return woken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.database.arrays import array
@@ -10,6 +11,7 @@ from bridge.routing import Router
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from bridge.database.session import Session
     from bridge.relay.batch import Ack, Batch, Unsent
@@ -39,12 +41,15 @@ class Settlement:
     """Writes outcomes through one session.
 
     `router` tells where rows went: `sent_topic` records a topic that differs from the destination.
+    It also tells whose failure holds its ordering key (`on_failure`). `guard` is held while
+    failures of ordered rows are written: see `Holds`.
     """
 
     def __init__(self, session: Session, backoff: Backoff) -> None:
         self._session = session
         self._backoff = backoff
         self.router = Router()
+        self.guard: AbstractContextManager[Any] = nullcontext()
 
     def mark_sent(self, acks: Sequence[Ack], finished: Iterable[Batch]) -> int:
         """Mark acknowledged rows SENT and delete the claims that are finished.
@@ -85,20 +90,22 @@ class Settlement:
         return [row[0] for row in rows]
 
     def mark_failed(self, failures: Sequence[Failure]) -> Failed:
-        """Write failed attempts: PENDING with backoff, or FAILED. Locked rows are handed back."""
+        """Write failed attempts: PENDING with backoff, or FAILED. Locked rows are handed back.
+
+        An ordered row under `block` holds its key from then on, in the same transaction. Of the
+        failures of one key only the first is charged and waits: those behind it go back uncharged,
+        as followers, unless they can never be sent.
+        """
         rows = {(failure.outbox_id, failure.batch): failure for failure in failures}
         attempts = list(rows.values())
         batches = list(dict.fromkeys(failure.batch for failure in attempts))
 
-        def find(row: Sequence[int]) -> Failure:
-            return rows[row[0], batches[row[1] - 1]]
-
         def mark() -> Failed:
             locked = self._session.rows("lock_failures", _pairs(rows))
-            outcomes = [
-                (failure, *self._outcome(failure, used, allowed))
-                for failure, used, allowed in ((find(row), row[2], row[3]) for row in locked)
-            ]
+            found = [(rows[row[0], batches[row[1] - 1]], row) for row in locked]
+            followers = self._followers(found)
+            charged = [(failure, row) for failure, row in found if failure not in followers]
+            outcomes = [(f, *self._outcome(f, row[2], row[3])) for f, row in charged]
             self._session.run(
                 "settle_failed",
                 {
@@ -110,12 +117,20 @@ class Settlement:
                     "error_messages": [failure.reason for failure, _, _ in outcomes],
                 },
             )
-            done = {(failure.outbox_id, failure.batch) for failure, _, _ in outcomes}
+            heads = [f.outbox_id for f, row in charged if row[5] and self.router.blocks(row[4])]
+            if heads:
+                self._session.run("place_holds", {"outbox_ids": array(heads)})
+            if followers:
+                given_back = _pairs([(f.outbox_id, f.batch) for f in followers])
+                self._session.run("release_rows", given_back | {"uncounted": 0})
+            done = {(failure.outbox_id, failure.batch) for failure, _ in found}
             ended = sum(status is Status.FAILED for _, status, _ in outcomes)
             left = [f for f in attempts if (f.outbox_id, f.batch) not in done]
             return Failed(len(done) - ended, ended, left, [])
 
-        result = self._session.in_transaction(mark)
+        has_ordered = any(batch.lanes for batch in batches)
+        with self.guard if has_ordered else nullcontext():
+            result = self._session.in_transaction(mark)
         if not result.held:
             return result
         held = self._still_claimed((f.outbox_id, f.batch) for f in result.held)
@@ -123,6 +138,21 @@ class Settlement:
             held=[f for f in result.held if (f.outbox_id, f.batch) in held],
             lost=[f.outbox_id for f in result.held if (f.outbox_id, f.batch) not in held],
         )
+
+    def _followers(self, found: Iterable[tuple[Failure, Sequence[Any]]]) -> set[Failure]:
+        """Return the failures behind another one, or behind a hold, of their own key.
+
+        `found` is in id order, each with its row of `lock_failures.sql`.
+        """
+        heads: set[tuple[str, str]] = set()
+        followers = set()
+        for failure, (_, _, _, _, destination, key, is_held) in found:
+            if key is None or not self.router.blocks(destination):
+                continue
+            if not failure.final and (is_held or (destination, key) in heads):
+                followers.add(failure)
+            heads.add((destination, key))
+        return followers
 
     def _still_claimed(self, rows: Iterable[tuple[int, Batch]]) -> set[tuple[int, Batch]]:
         """Return those rows that are still PROCESSING: somebody else has them locked."""

@@ -27,7 +27,6 @@ from bridge.relay.settlement import Settlement
 from bridge.relay.settler import Settler
 from bridge.relay.tally import RelayReport
 from bridge.retry import Backoff
-from bridge.routing import KeyChoice, Router, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,6 +112,7 @@ class Relay:
         self._settlement = Settlement(
             self._settles, Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter)
         )
+        self._settlement.guard = self._claimer.holds.guard
         self._settler = Settler(
             self._settlement,
             self._flight,
@@ -294,10 +294,7 @@ class Relay:
 
     def _publisher(self, producer: Producer) -> Publisher:
         relay = self._settings.relay
-        router = Router(
-            Rule(route.destination, route.topic, KeyChoice(route.key))
-            for route in self._settings.routes
-        )
+        router = self._settings.router()
         self._settlement.router = router
         return Publisher(
             producer,

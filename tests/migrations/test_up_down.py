@@ -14,7 +14,7 @@ from bridge.version import __version__
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMAS = ["public", "messaging", "My Schema", 'q"uote', "a'b", "select", "größe", "x$y", "50%"]
-LATEST = 2
+LATEST = 3
 
 _EVERYTHING = """
     select 'relation', n.nspname::text, c.relname::text

@@ -34,8 +34,8 @@ class Holds:
     claims: parking and coming back never happen at the same time, whatever relay owns the lane.
 
     `guard` is held while ordered rows are claimed and put into the flight, while followers come
-    back, and while failures are written. A claim therefore either sees the new hold, or its rows are in the flight before the
-    failed row leaves it, where its lane is held.
+    back, and while failures are written. A claim therefore either sees the new hold, or its rows
+    are in the flight before the failed row leaves it, where its lane is held.
     """
 
     def __init__(self, session: Session) -> None:

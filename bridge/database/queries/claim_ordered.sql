@@ -31,7 +31,7 @@ candidate as materialized (
         entry.key_hash,
         case
             when (select exists(select from :"schema".app_outbox_hold))
-                then exists(
+                then exists (
                     select
                     from :"schema".app_outbox_hold as h
                     where

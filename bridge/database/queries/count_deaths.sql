@@ -78,7 +78,7 @@ held as (
         o.outbox_id,
         hashtext(o.ordering_key),
         (hashtext(o.ordering_key) & 63)::smallint,
-        o.outbox_id,
+        o.outbox_id as boundary,
         :'held_code'
     from counted
     inner join :"schema".app_outbox as o on counted.outbox_id = o.outbox_id

@@ -3,7 +3,7 @@
 -- Locks: nothing. Index: app_outbox_pkey; reads the queue as a whole, so it is asked only when a
 -- claim found nothing.
 select
-    exists(
+    exists (
         select
         from :"schema".app_outbox_queue as q
         inner join :"schema".app_outbox as o on q.outbox_id = o.outbox_id
@@ -12,4 +12,4 @@ select
             and q.next_run_at <= now()
             and case when o.status = 'PENDING' and o.next_run_at <= now() then true else false end
     )
-    or exists(select from :"schema".app_outbox_hold as h where h.released_at is not null) as due
+    or exists (select from :"schema".app_outbox_hold as h where h.released_at is not null) as due

@@ -1,5 +1,6 @@
 -- Holds the keys of the given rows: rows of a key behind them wait. A hold that was released and whose
 -- row has failed again holds anew.
+-- The state stands in a case, else the planner may walk over all released holds.
 -- Locks: the holds, with SKIP LOCKED; the caller has the rows locked.
 -- Index: app_outbox_pkey, app_outbox_hold_pkey, app_outbox_hold_outbox_id_idx.
 with again as (
@@ -10,7 +11,9 @@ with again as (
             array(
                 select h.ctid
                 from :"schema".app_outbox_hold as h
-                where h.outbox_id = any(:'outbox_ids'::bigint []) and h.released_at is not null
+                where
+                    h.outbox_id = any(:'outbox_ids'::bigint [])
+                    and case when h.released_at is not null then true else false end
                 for update of h skip locked
             )
         )
@@ -25,7 +28,7 @@ select
     o.outbox_id,
     hashtext(o.ordering_key),
     (hashtext(o.ordering_key) & 63)::smallint,
-    o.outbox_id,
+    o.outbox_id as boundary,
     o.last_error_code
 from :"schema".app_outbox as o
 where o.outbox_id = any(:'outbox_ids'::bigint []) and o.ordering_key is not null

@@ -41,6 +41,9 @@ class ErrorCode(StrEnum):
     CANNOT_ENCODE = "CANNOT_ENCODE"
     """The row cannot be turned into a Kafka record (a header that is not a string …)."""
 
+    POISON = "POISON"
+    """Relay after relay died while it had this row alone."""
+
 
 RESCUED_MESSAGE = "Recovered from PROCESSING timeout"
 """`last_error_msg` of a row whose claim was taken back."""
@@ -72,6 +75,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(Status.PROCESSING, Status.FAILED, "refused", charged=True),
     Transition(Status.PROCESSING, Status.PENDING, "release", claim="none"),
     Transition(Status.PROCESSING, Status.PENDING, "rescue"),
+    Transition(Status.PROCESSING, Status.FAILED, "poison"),
     Transition(Status.SENT, Status.PENDING, "replay", claim="none", audited=True),
     Transition(Status.PENDING, Status.CANCELLED, "cancel", claim="none", audited=True),
     Transition(Status.FAILED, Status.CANCELLED, "cancel", claim="none", audited=True),

@@ -27,6 +27,15 @@ class KeyChoice(StrEnum):
     """Always `ordering_key`; rows without one have no record key and are spread at random."""
 
 
+class OnFailure(StrEnum):
+    """What a failed row does to later rows of its ordering key."""
+
+    BLOCK = "block"
+    """They wait until it is sent, cancelled, deleted or skipped."""
+    SKIP = "skip"
+    """They go on without it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One route as configured: an exact destination or a shell-style pattern."""
@@ -34,6 +43,7 @@ class Rule:
     destination: str
     topic: str | None = None
     key: KeyChoice = KeyChoice.AUTO
+    on_failure: OnFailure = OnFailure.BLOCK
     dead_letter: str | None = None
 
     @property
@@ -50,6 +60,7 @@ class Route:
     key: KeyChoice
     problem: str | None = None
     """Why no record can ever go there, or None."""
+    on_failure: OnFailure = OnFailure.BLOCK
     dead_letter: str | None = None
     """Topic that gets the record of a row that ends FAILED, or None."""
 
@@ -82,11 +93,16 @@ class Router:
                 key=rule.key,
                 problem=topic_problem(topic),
                 dead_letter=rule.dead_letter,
+                on_failure=rule.on_failure,
             )
             self._known[destination] = known
             if topic != destination:
                 self._renamed[destination] = topic
         return known
+
+    def blocks(self, destination: str) -> bool:
+        """Tell whether a failed row there holds up later rows of its ordering key."""
+        return self.route(destination).on_failure is OnFailure.BLOCK
 
     def renamed(self) -> dict[str, str]:
         """Return the destinations asked for so far whose topic has another name."""

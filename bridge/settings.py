@@ -37,7 +37,7 @@ from bridge.kafka.properties import (
     canonical,
     is_secret,
 )
-from bridge.routing import KeyChoice, Router, Rule, topic_problem
+from bridge.routing import KeyChoice, OnFailure, Router, Rule, topic_problem
 from bridge.setting_checks import contradictions, describe_invalid
 from bridge.setting_sources import (
     CONFIG_VARIABLE,
@@ -201,6 +201,8 @@ class RelaySettings(_Section):
     """What becomes of rows whose topic does not exist (after the broker's own auto-creation)."""
     rescue_interval: Seconds = 1.0
     reconcile_interval: Seconds = 3600.0
+    max_claims: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Deaths of a relay with a row claimed alone after which the row is FAILED as POISON."""
 
 
 class RetrySettings(_Section):
@@ -234,6 +236,8 @@ class RouteSettings(_Section):
     key: KeyChoice = KeyChoice.AUTO
     dead_letter: Annotated[str, AfterValidator(_topic)] | None = None
     """Topic that gets the record of a row that ends FAILED; the row stays FAILED all the same."""
+    on_failure: OnFailure = OnFailure.BLOCK
+    """What a failed row does to later rows of its ordering key."""
 
 
 class LogSettings(_Section):
@@ -291,7 +295,7 @@ class Settings(BaseSettings):
     def router(self) -> Router:
         """Build the map from destinations to topics."""
         return Router(
-            Rule(route.destination, route.topic, route.key, route.dead_letter)
+            Rule(route.destination, route.topic, route.key, route.on_failure, route.dead_letter)
             for route in self.routes
         )
 

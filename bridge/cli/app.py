@@ -42,6 +42,7 @@ _COMMANDS: dict[str, _Entry] = {
     "status": _Entry("bridge.cli.status:status", "Show what is unsent, failed and sent.", _LOOK),
     "list": _Entry("bridge.cli.list:list_messages", "List messages.", _LOOK),
     "show": _Entry("bridge.cli.show:show", "Show everything about one message.", _LOOK),
+    "keys": _Entry("bridge.cli.keys:keys", "List ordering keys that are held up.", _LOOK),
     "enqueue": _Entry("bridge.cli.enqueue:enqueue", "Write one message to the outbox.", _LOOK),
     "health": _Entry(
         "bridge.cli.health:health", "Check database, schema, Kafka and relays.", _LOOK

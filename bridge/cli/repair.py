@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from bridge.cli.options import (
     ConfigOption,
@@ -11,7 +12,10 @@ from bridge.cli.options import (
     SchemaOption,
     settings_from,
 )
-from bridge.cli.output import Output
+from bridge.cli.output import Cell, Output
+
+if TYPE_CHECKING:
+    from bridge.relay.reconciler import Repair
 
 _LOCK_TIMEOUT = 10.0
 """Seconds to wait for somebody's open transaction on a row that is to be put right."""
@@ -29,7 +33,8 @@ def repair(
     """Find what triggers did not see, and put it right: after a restore, or with triggers off.
 
     Queues PENDING rows that have no queue entry, gives PROCESSING rows that no claim names back
-    (uncharged), counts SENT and CANCELLED rows and lists FAILED rows anew. Reads the whole table;
+    (uncharged), lets ordered rows come back that wait although nothing holds their key, counts SENT
+    and CANCELLED rows and lists FAILED rows anew. Reads the whole table;
     writers and relays go on meanwhile, and a second run finds nothing.
 
     Examples:
@@ -63,12 +68,18 @@ def repair(
         finally:
             session.close()
     if json:
-        output.json({"queued": found.queued, "released": found.released, "recounted": recounted})
+        output.json(_result(found, recounted))
         return
-    output.pairs(
-        {"queued": found.queued, "released": found.released, "recounted": recounted},
-        title="put right",
-    )
+    output.pairs(_result(found, recounted), title="put right")
+
+
+def _result(found: Repair, recounted: int) -> dict[str, Cell]:
+    return {
+        "queued": found.queued,
+        "released": found.released,
+        "adopted": found.adopted,
+        "recounted": recounted,
+    }
 
 
 class _Progress:

@@ -136,6 +136,8 @@ def _settings(lock_timeout: float, *, guards: bool) -> dict[str, str]:
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
+        # What a person decides about a row takes its fencing token away; what a relay does, not.
+        "outbox_bridge.session": "relay",
         "lock_timeout": f"{max(1, int(lock_timeout * 1000))}ms",
         **(PLANNER_GUARDS if guards else {}),
     }

@@ -123,9 +123,10 @@ class Maintenance:
         if not self._leads():
             return
         repair = self._reconciler.reconcile(lambda: not self.stop.is_set())
-        if repair.queued or repair.released:
+        if repair.queued or repair.released or repair.adopted:
             self._log.warning(
                 "rows were out of step with the side tables and are put right",
                 queued=repair.queued,
                 released=repair.released,
+                keys_without_hold=repair.adopted,
             )

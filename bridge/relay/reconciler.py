@@ -26,6 +26,8 @@ class Repair:
     """PENDING rows that had no queue entry."""
     released: int = 0
     """PROCESSING rows that had no claim."""
+    adopted: int = 0
+    """Ordering keys whose followers waited although nothing held the key."""
 
 
 class Reconciler:
@@ -72,7 +74,9 @@ class Reconciler:
             first = step["last_id"] + 1
             if first > end:
                 break
-        return Repair(queued=queued, released=released)
+        self._session.run("drop_parked")
+        adopted = self._session.run("adopt_followers")
+        return Repair(queued=queued, released=released, adopted=adopted)
 
     def recount(self) -> int:
         """Put the counters of SENT and CANCELLED rows and the list of FAILED rows right.

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bridge.database.arrays import array
 from bridge.database.template import advisory_class
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from bridge.database.session import Session
     from bridge.relay.registration import Registration
@@ -29,7 +31,9 @@ class Rescuer:
     Killed: the session lock of the relay's heartbeat connection is free. Frozen, or dead behind a
     transaction pooler, where it has no such lock: no heartbeat for the lease. Hung: a claim older
     than the stuck time-out. All uncharged, all by the database's clock; a late acknowledgement
-    still counts until somebody else claims the row.
+    still counts until somebody else claims the row. The death counts against the rows: from the
+    second on a row is claimed alone, and one with which relay after relay died alone is FAILED as
+    POISON.
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class Rescuer:
         self._report = report
         self._on_rescued = on_rescued
         self._stuck_timeout = settings.relay.stuck_timeout
+        self._max_claims = settings.relay.max_claims
+        self._router = settings.router()
         self._class = advisory_class("relay", settings.database.schema_name)
         self._free_since: dict[int, float] = {}
         self._log = structlog.get_logger("bridge.relay.rescuer")
@@ -94,14 +100,36 @@ class Rescuer:
     def _take_back(self, which: dict[str, float | int | None]) -> int:
         rescued = 0
         for (claim_id,) in self._session.rows("find_claims", which):
-            back, _ = self._session.rows(
-                "rescue_claim",
-                {
-                    "claim_id": claim_id,
-                    "error_code": ErrorCode.STUCK_PROCESSING,
-                    "error_message": RESCUED_MESSAGE,
-                },
-            )[0]
-            rescued += back
+            rescued += self._session.in_transaction(lambda claim_id=claim_id: self._end(claim_id))  # type: ignore[misc]  # bound per turn
         self._report.rescued += rescued
         return rescued
+
+    def _end(self, claim_id: UUID) -> int:
+        """Count the death against the claim's rows and take back what may be sent again."""
+        poisoned = self._session.rows(
+            "count_deaths",
+            {
+                "claim_id": claim_id,
+                "max_claims": self._max_claims,
+                "error_code": ErrorCode.POISON,
+                "held_code": ErrorCode.STUCK_PROCESSING,
+            },
+        )
+        skipped = [row for row, destination in poisoned if not self._router.blocks(destination)]
+        if skipped:
+            self._session.run("release_holds", {"outbox_ids": array(skipped)})
+        for outbox_id, destination in poisoned:
+            self._log.error(
+                "poison: relay after relay died with this row alone, it is FAILED",
+                outbox_id=outbox_id,
+                destination=destination,
+            )
+        back: int = self._session.rows(
+            "rescue_claim",
+            {
+                "claim_id": claim_id,
+                "error_code": ErrorCode.STUCK_PROCESSING,
+                "error_message": RESCUED_MESSAGE,
+            },
+        )[0][0]
+        return back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.database.arrays import array
@@ -10,6 +11,7 @@ from bridge.routing import Router
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from bridge.database.session import Session
     from bridge.relay.batch import Ack, Batch, Unsent
@@ -52,12 +54,15 @@ class Settlement:
     """Writes outcomes through one session.
 
     `router` tells where rows went: `sent_topic` records a topic that differs from the destination.
+    It also tells whose failure holds its ordering key (`on_failure`). `guard` is held while
+    failures of ordered rows are written: see `Holds`.
     """
 
     def __init__(self, session: Session, backoff: Backoff, router: Router | None = None) -> None:
         self._session = session
         self._backoff = backoff
         self.router = router or Router()
+        self.guard: AbstractContextManager[Any] = nullcontext()
 
     def mark_sent(self, acks: Sequence[Ack], finished: Iterable[Batch]) -> int:
         """Mark acknowledged rows SENT and delete the claims that are finished.
@@ -98,22 +103,27 @@ class Settlement:
         return [row[0] for row in rows]
 
     def mark_failed(self, failures: Sequence[Failure]) -> Failed:
-        """Write failed attempts: PENDING with backoff, or FAILED. Locked rows are handed back."""
+        """Write failed attempts: PENDING with backoff, or FAILED. Locked rows are handed back.
+
+        An ordered row under `block` holds its key from then on, in the same transaction. Of the
+        failures of one key only the first is charged and waits: those behind it go back uncharged,
+        as followers, unless they can never be sent.
+        """
         rows = {(failure.outbox_id, failure.batch): failure for failure in failures}
         attempts = list(rows.values())
         batches = list(dict.fromkeys(failure.batch for failure in attempts))
 
-        def find(row: Sequence[int]) -> Failure:
-            return rows[row[0], batches[row[1] - 1]]
-
         def mark() -> Failed:
             locked = self._session.rows("lock_failures", _pairs(rows))
+            found = [(rows[row[0], batches[row[1] - 1]], row) for row in locked]
+            followers = self._followers(found)
             judged = [
-                (failure, *self._outcome(failure, used, allowed))
-                for failure, used, allowed in ((find(row), row[2], row[3]) for row in locked)
+                (failure, *self._outcome(failure, row[2], row[3]), row)
+                for failure, row in found
+                if failure not in followers
             ]
             to_bury = [one[0] for one in judged if self._is_to_bury(one[0], one[1])]
-            outcomes = [one for one in judged if one[0] not in to_bury] if to_bury else judged
+            outcomes = [one[:3] for one in judged if one[0] not in to_bury]
             self._session.run(
                 "settle_failed",
                 {
@@ -125,14 +135,26 @@ class Settlement:
                     "error_messages": [failure.reason for failure, _, _ in outcomes],
                 },
             )
-            seen = {(failure.outbox_id, failure.batch) for failure, _, _ in judged}
+            heads = [
+                failure.outbox_id
+                for failure, _, _, row in judged
+                if row[5] and failure not in to_bury and self._holds(failure, row[4])
+            ]
+            if heads:
+                self._session.run("place_holds", {"outbox_ids": array(heads)})
+            if followers:
+                given_back = _pairs([(f.outbox_id, f.batch) for f in followers])
+                self._session.run("release_rows", given_back | {"uncounted": 0})
+            seen = {(failure.outbox_id, failure.batch) for failure, _ in found}
             ended = sum(status is Status.FAILED for _, status, _ in outcomes)
             delayed = sum(failure.delay is not None for failure, _, _ in outcomes)
             left = [f for f in attempts if (f.outbox_id, f.batch) not in seen]
             retried = len(outcomes) - ended - delayed
-            return Failed(retried, ended, delayed, left, [], to_bury)
+            return Failed(retried, ended, delayed + len(followers), left, [], to_bury)
 
-        result = self._session.in_transaction(mark)
+        has_ordered = any(batch.lanes for batch in batches)
+        with self.guard if has_ordered else nullcontext():
+            result = self._session.in_transaction(mark)
         if not result.held:
             return result
         held = self._still_claimed((f.outbox_id, f.batch) for f in result.held)
@@ -141,12 +163,31 @@ class Settlement:
             lost=[f.outbox_id for f in result.held if (f.outbox_id, f.batch) not in held],
         )
 
+    def _followers(self, found: Iterable[tuple[Failure, Sequence[Any]]]) -> set[Failure]:
+        """Return the failures behind another one, or behind a hold, of their own key.
+
+        `found` is in id order, each with its row of `lock_failures.sql`.
+        """
+        heads: set[tuple[str, str]] = set()
+        followers = set()
+        for failure, (_, _, _, _, destination, key, is_held) in found:
+            if key is None or not self._holds(failure, destination):
+                continue
+            if not failure.final and (is_held or (destination, key) in heads):
+                followers.add(failure)
+            heads.add((destination, key))
+        return followers
+
     def _still_claimed(self, rows: Iterable[tuple[int, Batch]]) -> set[tuple[int, Batch]]:
         """Return those rows that are still PROCESSING: somebody else has them locked."""
         pairs = list(rows)
         batches = list(dict.fromkeys(batch for _, batch in pairs))
         found = self._session.rows("find_claimed", _pairs(pairs))
         return {(outbox_id, batches[number - 1]) for outbox_id, number in found}
+
+    def _holds(self, failure: Failure, destination: str) -> bool:
+        """Tell whether a row holds its ordering key; one that waits for a leader always does."""
+        return failure.delay is not None or self.router.blocks(destination)
 
     def _is_to_bury(self, failure: Failure, status: Status) -> bool:
         """Tell whether the record of a row that ends FAILED goes to a dead-letter topic first."""

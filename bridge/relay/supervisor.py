@@ -146,6 +146,7 @@ class Relay:
             Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter),
             self._router,
         )
+        self._settlement.guard = self._claimer.holds.guard
         rescuer = Rescuer(
             settings, self._chores, self._registration, self._report, self._claimer.walk_soon
         )

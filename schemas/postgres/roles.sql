@@ -39,6 +39,8 @@ revoke all on table
 :"schema".app_outbox_claim,
 :"schema".app_outbox_relay,
 :"schema".app_outbox_lane,
+:"schema".app_outbox_hold,
+:"schema".app_outbox_suspect,
 :"schema".app_outbox_control,
 :"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
@@ -95,7 +97,9 @@ grant select, insert, update, delete on table
 :"schema".app_outbox_counter,
 :"schema".app_outbox_claim,
 :"schema".app_outbox_relay,
-:"schema".app_outbox_lane
+:"schema".app_outbox_lane,
+:"schema".app_outbox_hold,
+:"schema".app_outbox_suspect
 to outbox_relay;
 grant select on table :"schema".app_outbox_control, :"schema".app_outbox_migration to outbox_relay;
 grant select, insert, update on table :"schema".app_outbox_rate to outbox_relay;
@@ -115,6 +119,8 @@ grant select on table
 :"schema".app_outbox_claim,
 :"schema".app_outbox_relay,
 :"schema".app_outbox_lane,
+:"schema".app_outbox_hold,
+:"schema".app_outbox_suspect,
 :"schema".app_outbox_control,
 :"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
@@ -140,6 +146,8 @@ grant update (
     sent_at,
     updated_at
 ) on table :"schema".app_outbox to outbox_operator;
+-- Skipping a row that holds its key: `released_at = now()` lets its followers go.
+grant update (released_at) on table :"schema".app_outbox_hold to outbox_operator;
 grant insert, update, delete on table :"schema".app_outbox_control to outbox_operator;
 grant insert on table :"schema".app_outbox_audit to outbox_operator;
 

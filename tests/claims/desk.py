@@ -6,6 +6,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from bridge.database.arrays import array
 from bridge.database.session import Session
 from bridge.database.template import advisory_class
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
@@ -135,16 +136,40 @@ class Desk:
         return self.batch(claim_id, self.session.rows(statement, parameters))
 
     def claim_ordered(
-        self, lanes: Sequence[int] | None = None, rows: int = 1000, lane_quota: int = 1000
+        self,
+        lanes: Sequence[int] | None = None,
+        rows: int = 1000,
+        lane_quota: int = 1000,
+        destinations: Sequence[str] | None = None,
+        quotas: Sequence[int] | None = None,
     ) -> Batch:
-        """Claim ordered rows with one statement."""
+        """Claim ordered rows with one statement; from all destinations unless some are named."""
+        if destinations is None:
+            destinations = self.session.rows("find_destinations")[0][1]
         claim_id = str(uuid.uuid4())
         parameters = self.parameters(claim_id) | {
-            "lanes": list(range(64)) if lanes is None else list(lanes),
+            "lanes": array(range(64) if lanes is None else lanes),
             "lane_quota": lane_quota,
+            "destinations": list(destinations),
+            "quotas": array(quotas or [rows] * len(destinations)),
             "batch_rows": rows,
         }
         return self.batch(claim_id, self.session.rows("claim_ordered", parameters))
+
+    def claim_suspect(
+        self, lanes: Sequence[int] | None = None, closed: Sequence[str] = ()
+    ) -> Batch:
+        """Claim one row whose relays kept dying."""
+        claim_id = str(uuid.uuid4())
+        parameters = self.parameters(claim_id) | {
+            "lanes": array(range(64) if lanes is None else lanes),
+            "shut": list(closed),
+        }
+        return self.batch(claim_id, self.session.rows("claim_suspect", parameters))
+
+    def return_followers(self, steps: int = 100) -> int:
+        """Let followers of released keys come back; returns how many came."""
+        return sum(self.claimer.holds.step(range(64), self.relay_id) for _ in range(steps))
 
     @staticmethod
     def batch(claim_id: str, rows: list[Any]) -> Batch:
@@ -167,6 +192,7 @@ class Desk:
         return self._looked(lambda: self.claimer._look(rows))
 
     def look_ordered(self, rows: int) -> list[int]:
+        self.claimer._search(force=True)
         return self._looked(lambda: self.claimer._look_ordered(rows))
 
     def _looked(self, look: Any) -> list[int]:

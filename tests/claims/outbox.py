@@ -25,7 +25,31 @@ _FAULTS = {
                     and q.next_run_at = o.next_run_at
                     and q.lane is not distinct from hashtext(o.ordering_key) & 63
                     and q.key_hash is not distinct from hashtext(o.ordering_key)
-                    and q.parked is null
+                    and (
+                        q.parked is null
+                        or q.parked = 'p'
+                        or exists (
+                            select from app_outbox_hold as h
+                            where
+                                h.destination = o.destination
+                                and h.ordering_key = o.ordering_key
+                                and h.boundary < o.outbox_id
+                        )
+                    )
+            )
+    """,
+    "active hold of a row that has gone on": """
+        select h.outbox_id
+        from app_outbox_hold as h
+        where
+            h.released_at is null
+            and not exists (
+                select from app_outbox as o
+                where
+                    o.outbox_id = h.outbox_id
+                    and o.status in ('PENDING', 'PROCESSING', 'FAILED')
+                    and o.destination = h.destination
+                    and o.ordering_key = h.ordering_key
             )
     """,
     "counter that differs from the rows": """

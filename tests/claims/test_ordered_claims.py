@@ -154,6 +154,7 @@ def test_a_backlog_of_stale_ordered_entries_counts_as_found(conn: Conn, desk: De
     insert(conn, 30, ordering_key="k")
     conn.execute("update app_outbox set status = 'CANCELLED'")
     desk.lanes.active()
+    desk.claimer._search(force=True)
     thrown_away = 0
     while found := desk.claimer._look_ordered(20):
         thrown_away += found
@@ -271,7 +272,6 @@ def test_a_lane_locked_by_somebody_stops_no_relay(
     rows = insert(conn, 3, ordering_key="k")
     person = connect(autocommit=False)
     person.execute("lock table app_outbox_lane in access exclusive mode")
-    desk.claimer._ordered = True
     work = InBackground(desk.claimer.run)
     wait_until(lambda: waits(conn), "the claimer waits for the lanes")
     person.rollback()

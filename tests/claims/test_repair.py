@@ -50,7 +50,12 @@ def test_rows_of_a_restore_without_triggers_are_repaired_and_sent(
     assert ids(desk.claim(["orders", "invoices"])) == []
     assert len(faults(conn)) == 3
     done = run_cli("repair", "--json")
-    assert json.loads(done.stdout) == {"queued": 9, "released": 6, "recounted": 4 + 6}
+    assert json.loads(done.stdout) == {
+        "queued": 9,
+        "released": 6,
+        "adopted": 0,
+        "recounted": 4 + 6,
+    }
     assert faults(conn) == {}
     assert unclaimed(conn) == []
     desk.take_all_lanes()
@@ -67,6 +72,7 @@ def test_a_second_repair_finds_nothing(restored: Conn, run_cli: RunCliFunction) 
     assert [line.split() for line in done.stdout.splitlines()[1:]] == [
         ["queued", "0"],
         ["released", "0"],
+        ["adopted", "0"],
         ["recounted", "0"],
     ]
     assert "counting" in done.stderr

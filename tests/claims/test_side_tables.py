@@ -65,6 +65,9 @@ _relay = st.one_of(
     st.tuples(st.just("fail"), st.integers(0, 3), st.booleans()),
     st.tuples(st.just("release"), st.integers(0, 3)),
     st.tuples(st.just("rescue"), st.integers(0, 3)),
+    st.tuples(st.just("die"), st.integers(0, 3)),
+    st.tuples(st.just("claim suspect")),
+    st.tuples(st.just("followers return")),
     st.tuples(st.just("roll up")),
     st.tuples(st.just("recount")),
 )
@@ -100,6 +103,9 @@ class Player:
             "fail": self.fail,
             "release": lambda at: self.on_batch(at, self.desk.release),
             "rescue": lambda at: self.on_batch(at, self.desk.rescue, keep=True),
+            "die": lambda at: self.on_batch(at, self.die, keep=True),
+            "claim suspect": lambda: self.batches.append(self.desk.claim_suspect()),
+            "followers return": lambda: self.desk.return_followers(1),
             "roll up": lambda: self.desk.session.run("roll_up_counters"),
             "recount": self.desk.reconciler.recount,
             "rolled back": self.undone,
@@ -109,6 +115,9 @@ class Player:
             plays[name](*arguments)
         else:
             self.edit(name, *arguments)
+
+    def die(self, batch: Batch) -> None:
+        self.desk.rescuer._end(batch.claim_id)  # type: ignore[arg-type]  # a UUID or its text
 
     def insert(self, rows: int, status: str, destination: str, key: str | None, time: str) -> None:
         insert(

@@ -60,7 +60,7 @@ def test_each_change_is_audited_with_actor_reason_and_both_states(conn: Connecti
         ("23:00-06:00 Asia/Tokyo", None),
         (50, None),
     ]
-    night = {"rows_per_second": 50, "quiet_hours": "23:00-06:00 Asia/Tokyo"}
+    night: dict[str, Any] = {"rows_per_second": 50, "quiet_hours": "23:00-06:00 Asia/Tokyo"}
     ann = ("ann@desk", "cli", None)
     assert audit(conn) == [
         ("pause", "incident 7", *ann, None, state(paused=True)),

@@ -37,8 +37,8 @@ QUERIES = sorted(path.stem for path in (PACKAGE / "database" / "queries").glob("
 PARTS = {
     "outbox_writer": ["enqueue_steps.py"],
     "outbox_relay": ["relay"],
-    "outbox_operator": ["monitor.py", "inspection.py", "switches.py"],
-    "outbox_reader": ["monitor.py", "inspection.py"],
+    "outbox_operator": ["monitor.py", "inspection.py", "held_keys.py", "switches.py"],
+    "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py"],
 }
 
 # Privileges on whole tables: S select, I insert, U update, D delete (never truncate or trigger);
@@ -51,6 +51,8 @@ EXPECTED = {
     "app_outbox_claim": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_relay": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_lane": {"relay": "SIUD", "operator": "S", "reader": "S"},
+    "app_outbox_hold": {"relay": "SIUD", "operator": "Su", "reader": "S"},
+    "app_outbox_suspect": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_control": {"relay": "S", "operator": "SIUD", "reader": "S"},
     "app_outbox_rate": {"relay": "SIU", "operator": "S", "reader": "S"},
     "app_outbox_audit": {"relay": "I", "operator": "SI", "reader": "S"},
@@ -314,6 +316,8 @@ def test_writer_enqueues_in_every_way(acting: Connection) -> None:
         ("outbox_operator", "update app_outbox set payload_json = '1'"),
         ("outbox_operator", "update app_outbox set message_key = 'x'"),
         ("outbox_operator", "delete from app_outbox"),
+        ("outbox_operator", "delete from app_outbox_hold"),
+        ("outbox_operator", "update app_outbox_hold set boundary = 0"),
         ("outbox_operator", "update app_outbox_audit set reason = 'x'"),
         ("outbox_operator", "delete from app_outbox_audit"),
         ("outbox_reader", "update app_outbox set status = 'CANCELLED'"),

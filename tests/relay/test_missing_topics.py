@@ -6,7 +6,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bridge.local.kafka import LocalKafka
 from tests.fixtures.postgres import on_one_server

@@ -105,7 +105,8 @@ def test_late_acknowledgement_counts_while_nobody_else_has_claimed_the_row(
     (outbox_id,) = outbox.add(1, topic)
     relay = start_relay(relay_settle_interval=5)
     consume(topic, count=1, timeout=60)
-    # As if rescued, and not due before the acknowledgement is written.
+    # As if rescued by a relay, and not due before the acknowledgement is written.
+    outbox.execute("set outbox_bridge.session = 'relay'")
     outbox.execute("delete from app_outbox_claim")
     outbox.execute(
         "update app_outbox set status = 'PENDING', next_run_at = now() + interval '1 hour'"

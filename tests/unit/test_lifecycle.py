@@ -21,10 +21,12 @@ STATEMENTS = {
     "claim_rows": {"claim"},
     "claim_rows_skipping": {"claim"},
     "claim_ordered": {"claim"},
+    "claim_suspect": {"claim"},
     "settle_sent": {"ack", "late ack"},
     "settle_failed": {"transient error", "refused"},
     "release_rows": {"release"},
     "rescue_claim": {"rescue"},
+    "count_deaths": {"poison"},
     "reconcile_claims": {"rescue"},
 }
 """Statements that change a status, and the transitions that they make."""

@@ -1,10 +1,15 @@
--- Claims due rows with ordering key from the lanes this relay owns, in the order of outbox_id.
+-- Claims due rows with ordering key from the lanes this relay owns, of the given destinations, in the
+-- order of outbox_id, and parks the followers of held keys that it meets.
 -- Locks: the lane rows FOR SHARE (a lane moves only between claims), then the outbox rows with
 -- SKIP LOCKED. A row that somebody else has locked keeps its place: later rows of its key are
 -- left out, so that they do not overtake it.
--- Index: app_outbox_queue_lane_idx, app_outbox_pkey.
--- The lanes are looked at in the order in which they are given, which the caller changes from claim to
--- claim. Stale entries are thrown away and told as by claim_rows.sql.
+-- Index: app_outbox_queue_lane_idx, app_outbox_pkey, app_outbox_hold_boundary_idx (only where any key
+-- is held).
+-- Destinations and lanes are looked at in the order in which they are given, which the caller changes
+-- from claim to claim; it bounds their product, since each pair costs a look into the index.
+-- A follower is parked for good by this one meeting: it comes back by return_followers.sql. The hash
+-- leads to the holds, the key itself decides.
+-- Stale entries are thrown away and told as by claim_rows.sql; parked ones count with them.
 -- `not in` where `not exists` would do: it is hashed although the session allows no hash joins.
 -- The linter misreads a limit behind a LATERAL, and does not count the columns of `*`.
 -- noqa: disable=layout.indent,ambiguous.set_columns
@@ -21,20 +26,55 @@ candidate as materialized (
         entry.tid,
         entry.outbox_id,
         entry.next_run_at,
+        entry.destination,
         entry.lane,
-        entry.key_hash
-    from owned
+        entry.key_hash,
+        case
+            when (select exists(select from :"schema".app_outbox_hold))
+                then exists (
+                    select
+                    from :"schema".app_outbox_hold as h
+                    where
+                        h.destination = entry.destination
+                        and h.key_hash = entry.key_hash
+                        and h.boundary < entry.outbox_id
+                        and h.ordering_key = (
+                            select o.ordering_key
+                            from :"schema".app_outbox as o
+                            where o.outbox_id = entry.outbox_id
+                        )
+                    offset 0 -- a look-up for each row, never a join
+                )
+            else false
+        end as is_held
+    from unnest(:'destinations'::text [], :'quotas'::integer []) as target (destination, quota)
     cross join lateral (
         select
-            q.ctid as tid,
-            q.outbox_id,
-            q.next_run_at,
-            q.lane,
-            q.key_hash
-        from :"schema".app_outbox_queue as q
-        where q.lane = owned.lane and q.parked is null and q.next_run_at <= now()
-        order by q.outbox_id
-        limit :'lane_quota'::integer
+            waiting.tid,
+            waiting.outbox_id,
+            waiting.next_run_at,
+            waiting.destination,
+            waiting.lane,
+            waiting.key_hash
+        from owned
+        cross join lateral (
+            select
+                q.ctid as tid,
+                q.outbox_id,
+                q.next_run_at,
+                q.destination,
+                q.lane,
+                q.key_hash
+            from :"schema".app_outbox_queue as q
+            where
+                q.destination = target.destination
+                and q.lane = owned.lane
+                and q.parked is null
+                and q.next_run_at <= now()
+            order by q.outbox_id
+            limit :'lane_quota'::integer
+        ) as waiting
+        limit target.quota
     ) as entry
     limit :'batch_rows'::integer
 ),
@@ -42,19 +82,21 @@ candidate as materialized (
 locked as materialized (
     select o.outbox_id
     from :"schema".app_outbox as o
-    where o.outbox_id = any(array(select candidate.outbox_id from candidate))
+    where o.outbox_id = any(array(select candidate.outbox_id from candidate where not candidate.is_held))
     for update of o skip locked
 ),
 
-held as materialized (
+passed_over as materialized (
     select
+        candidate.destination,
         candidate.key_hash,
         min(candidate.outbox_id) as outbox_id
     from candidate
     where
-        candidate.outbox_id not in (select locked.outbox_id from locked)
+        not candidate.is_held
+        and candidate.outbox_id not in (select locked.outbox_id from locked)
         and exists (select from :"schema".app_outbox as o where o.outbox_id = candidate.outbox_id)
-    group by candidate.key_hash
+    group by candidate.destination, candidate.key_hash
 ),
 
 due as materialized (
@@ -62,12 +104,26 @@ due as materialized (
         candidate.tid,
         candidate.outbox_id,
         candidate.next_run_at,
-        candidate.lane
+        candidate.destination,
+        candidate.lane,
+        candidate.key_hash
     from candidate
-    where not exists (
-        select from held
-        where held.key_hash = candidate.key_hash and held.outbox_id <= candidate.outbox_id
-    )
+    where
+        not candidate.is_held
+        and not exists (
+            select from passed_over
+            where
+                passed_over.destination = candidate.destination
+                and passed_over.key_hash = candidate.key_hash
+                and passed_over.outbox_id <= candidate.outbox_id
+        )
+),
+
+parked as (
+    update :"schema".app_outbox_queue
+    set parked = 'k'
+    where ctid = any(array(select candidate.tid from candidate where candidate.is_held))
+    returning outbox_id
 ),
 
 taken as (
@@ -90,7 +146,8 @@ claimed as (
     where
         o.outbox_id = due.outbox_id
         and case
-            when o.status = 'PENDING' and o.next_run_at <= now() then hashtext(o.ordering_key) & 63 = due.lane
+            when o.status = 'PENDING' and o.next_run_at <= now()
+                then hashtext(o.ordering_key) = due.key_hash and o.destination = due.destination
             else false
         end
     returning
@@ -136,7 +193,7 @@ select
     null,
     null,
     null,
-    ((select count(*) from due) - (select count(*) from claimed))::integer,
+    ((select count(*) from due) - (select count(*) from claimed) + (select count(*) from parked))::integer,
     null,
     null
-where (select count(*) from due) > (select count(*) from claimed)
+where (select count(*) from due) + (select count(*) from parked) > (select count(*) from claimed)

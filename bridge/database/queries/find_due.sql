@@ -1,14 +1,23 @@
--- Tells whether any row is due, whoever may have it locked, to a destination that no switch closes:
--- those in `exceptions` are open where the others are `closed`, and the other way round.
+-- Tells whether any row is due, whoever may have it locked, or about to come back behind a released
+-- head, to a destination that no switch closes: those in `exceptions` are open where the others are
+-- `closed`, and the other way round. Followers of a held key are not due.
 -- Locks: nothing. Index: app_outbox_pkey; reads the queue as a whole, so it is asked only when a
 -- claim found nothing.
-select exists(
-    select
-    from :"schema".app_outbox_queue as q
-    inner join :"schema".app_outbox as o on q.outbox_id = o.outbox_id
-    where
-        q.parked is null
-        and q.next_run_at <= now()
-        and (q.destination = any(:'exceptions'::text [])) = :'closed'::boolean
-        and case when o.status = 'PENDING' and o.next_run_at <= now() then true else false end
-)
+select
+    exists (
+        select
+        from :"schema".app_outbox_queue as q
+        inner join :"schema".app_outbox as o on q.outbox_id = o.outbox_id
+        where
+            (q.parked is null or q.parked = 'p')
+            and q.next_run_at <= now()
+            and (q.destination = any(:'exceptions'::text [])) = :'closed'::boolean
+            and case when o.status = 'PENDING' and o.next_run_at <= now() then true else false end
+    )
+    or exists (
+        select
+        from :"schema".app_outbox_hold as h
+        where
+            h.released_at is not null
+            and (h.destination = any(:'exceptions'::text [])) = :'closed'::boolean
+    ) as due

@@ -1,6 +1,8 @@
 -- Gives PENDING rows of an id range a queue entry where they have none (a restore with triggers off).
 -- Locks: nothing but the new entries; a second entry for one row is harmless.
--- Index: app_outbox_pkey for the range, app_outbox_queue_due_idx and app_outbox_queue_lane_idx for the look-up.
+-- Parked entries count: adopt_followers.sql finds those that nobody would bring back.
+-- Index: app_outbox_pkey for the range, app_outbox_queue_due_idx, app_outbox_queue_lane_idx and
+-- app_outbox_queue_parked_idx for the look-up.
 insert into :"schema".app_outbox_queue (outbox_id, destination, next_run_at, lane, key_hash)
 select
     o.outbox_id,
@@ -34,5 +36,28 @@ where
             and q.outbox_id = o.outbox_id
             and q.next_run_at = o.next_run_at
             and q.destination = o.destination
+        offset 0
+    )
+    and not exists (
+        select
+        from :"schema".app_outbox_queue as q
+        where
+            q.parked is not null
+            and q.destination = o.destination
+            and q.key_hash = hashtext(o.ordering_key)
+            and q.outbox_id = o.outbox_id
+            and q.next_run_at = o.next_run_at
+        offset 0
+    )
+    and not exists (
+        select
+        from :"schema".app_outbox_queue as q
+        where
+            o.ordering_key is null
+            and q.parked is not null
+            and q.destination = o.destination
+            and q.key_hash is null
+            and q.outbox_id = o.outbox_id
+            and q.next_run_at = o.next_run_at
         offset 0
     )

@@ -3,7 +3,9 @@
 -- claims whose last row this was.
 -- Locks: the rows, in id order (two settles in opposite order would deadlock). Waits at most
 -- lock_timeout for a person's open transaction, then lock_rows.sql finds the others.
--- Index: app_outbox_pkey, app_outbox_claim_pkey.
+-- Index: app_outbox_pkey, app_outbox_claim_pkey, app_outbox_hold_outbox_id_idx, app_outbox_suspect_pkey
+-- (the latter two only where any key is held, any row suspect).
+-- A row that held its key releases it; where somebody has that hold locked, check_holds.sql does it later.
 -- The state is checked in a case, which the planner does not estimate by statistics: those of a moment
 -- when nothing was in flight promise so few rows that it walks the whole table for each batch.
 with settled as (
@@ -31,7 +33,7 @@ with settled as (
         o.outbox_id = ack.outbox_id
         and o.claim_id = (:'claim_ids'::uuid [])[ack.claim_number]
         and case when o.status in ('PROCESSING', 'PENDING') then true else false end
-    returning o.destination
+    returning o.outbox_id, o.destination
 ),
 
 counted as (
@@ -42,6 +44,30 @@ counted as (
         count(*)
     from settled
     group by settled.destination
+),
+
+released as (
+    update :"schema".app_outbox_hold
+    set released_at = now()
+    where
+        ctid = any(
+            array(
+                select h.ctid
+                from :"schema".app_outbox_hold as h
+                where
+                    (select exists(select from :"schema".app_outbox_hold))
+                    and h.outbox_id = any(array(select settled.outbox_id from settled))
+                    and h.released_at is null
+                for update of h skip locked
+            )
+        )
+),
+
+cleared as (
+    delete from :"schema".app_outbox_suspect as s
+    where
+        (select exists(select from :"schema".app_outbox_suspect))
+        and s.outbox_id = any(array(select settled.outbox_id from settled))
 ),
 
 closed as (

@@ -107,7 +107,7 @@ begin
     where
         o.outbox_id operator(pg_catalog.=) any (outbox_ids)
         and o.status operator(pg_catalog.=) any (array['SENT', 'CANCELLED', 'FAILED']);
-    get diagnostics pruned = row_count;
+    get diagnostics pruned := row_count;
     return pruned;
 end
 $$;

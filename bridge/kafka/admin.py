@@ -84,7 +84,7 @@ def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         }
         | {
             "error_cb": _ignore,
-            # Nothing is created but on order; a producer's questions demand topics where brokers allow.
+            # Topics are created on order only; what a producer asks for, brokers may create.
             "allow.auto.create.topics": False,
         }
     )

@@ -23,6 +23,7 @@ from bridge.kafka.admin import ClusterAdmin, admin_settings
 from bridge.kafka.topics import Condition, Topics, TopicState
 from bridge.local.mock import MockKafka
 from tests.fixtures.waiting import wait_until
+from tests.kafka.producers import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,13 +206,18 @@ def test_a_cluster_without_controller_is_not_asked_for_limits(
         assert topics.cluster_answers(TIMEOUT)
 
 
-def test_asking_whether_the_cluster_answers_creates_no_topic(
-    lenient: Topics, kafka: KafkaBroker
-) -> None:
-    before = set(kafka.admin.list_topics(timeout=TIMEOUT).topics)
+def test_only_looks_demand_topics_from_the_broker(lenient: Topics, kafka: KafkaBroker) -> None:
+    """What the admin client asks for is created on order only, not by the asking."""
+    asked, demanded = unused(), unused()
+    admin = ClusterAdmin(settings(kafka.bootstrap_servers))
+    for _ in range(3):
+        admin.list_topics(asked, TIMEOUT)
     assert lenient.cluster_answers(TIMEOUT)
-    created = set(kafka.admin.list_topics(timeout=TIMEOUT).topics) - before
-    assert "__consumer_offsets" not in created
+    # By then the broker would have created the other one too.
+    assert lenient.look(demanded, TIMEOUT).condition is Condition.PRESENT
+    there = kafka.admin.list_topics(timeout=TIMEOUT).topics
+    assert demanded in there
+    assert asked not in there
 
 
 def test_the_admin_client_takes_the_way_to_the_cluster_and_no_more_from_the_producer() -> None:
@@ -224,8 +230,10 @@ def test_the_admin_client_takes_the_way_to_the_cluster_and_no_more_from_the_prod
         "transactional.id": "x",
         "error_cb": print,
         "stats_cb": print,
+        "socket.timeout.ms": 60_000,
     }
     taken = admin_settings(given)
     assert {"bootstrap.servers", "security.protocol", "sasl.password", "oauth_cb"} <= set(taken)
     assert not {"enable.idempotence", "transactional.id", "stats_cb"} & set(taken)
     assert taken["error_cb"] is not print
+    assert taken["socket.timeout.ms"] < 60_000

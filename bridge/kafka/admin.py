@@ -168,6 +168,7 @@ class ClusterAdmin:
             except KafkaException:
                 if time.monotonic() + _SHORTEST > deadline:
                     return False
+                time.sleep(_SHORTEST)  # an error at once must not spin
             else:
                 return True
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # public, though not marked so
     AclBinding,
     AclBindingFilter,
@@ -27,6 +28,8 @@ from tests.kafka.producers import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from confluent_kafka import Producer
 
     from tests.fixtures.kafka import KafkaBroker, NewTopicFunction
     from tests.kafka.conftest import StrictKafka
@@ -69,6 +72,22 @@ def test_a_topic_is_found_with_its_partitions_and_its_limit(
     assert lenient.look(topic, TIMEOUT) == TopicState(
         topic, Condition.PRESENT, partitions=5, leaderless=frozenset(), max_message_bytes=2345
     )
+
+
+class StuckProducer:
+    """Stands in for a producer whose only connection leads to a frozen broker."""
+
+    def list_topics(self, *_: object, **__: object) -> object:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def test_a_cluster_that_the_producer_cannot_ask_is_asked_by_the_admin_client(
+    lenient: Topics, new_topic: NewTopicFunction
+) -> None:
+    topic = new_topic(partitions=2)
+    lenient.use(cast("Producer", StuckProducer()))
+    state = lenient.look(topic, TIMEOUT)
+    assert (state.condition, state.partitions) == (Condition.PRESENT, 2)
 
 
 def test_a_limit_is_remembered_until_it_is_forgotten(

@@ -44,10 +44,6 @@ _silent = logging.getLogger("bridge.kafka.admin")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
-# A frozen broker must not be asked for a minute; where a connection is lost, another one is tried.
-_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"socket.timeout.ms": 3_000, "socket.connection.setup.timeout.ms": 5_000}
-)
 _PRODUCER_ONLY = frozenset(
     {
         "enable.idempotence",  # would ask the cluster for a producer id
@@ -56,6 +52,22 @@ _PRODUCER_ONLY = frozenset(
         "transaction.timeout.ms",
         "statistics.interval.ms",
         "debug",
+    }
+)
+
+
+def _ignore(_: object) -> None:
+    """Leave an error of the connection to the producer, which meets it too."""
+
+
+_OWN: Mapping[str, Any] = MappingProxyType(
+    {
+        "error_cb": _ignore,
+        # Topics are created on order only; what a producer asks for, brokers may create.
+        "allow.auto.create.topics": False,
+        # A frozen broker is asked no longer; when its connection is lost, another one is tried.
+        "socket.timeout.ms": 3_000,
+        "socket.connection.setup.timeout.ms": 5_000,
     }
 )
 
@@ -74,24 +86,13 @@ class TopicRules:
 
 def admin_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a producer's librdkafka settings as an admin client's: the way to the cluster."""
-    return (
-        dict(_DEFAULTS)
-        | {
-            name: value
-            for name, value in settings.items()
-            # How a token is fetched belongs to the way to the cluster, other callbacks do not.
-            if name not in _PRODUCER_ONLY and (name == "oauth_cb" or not name.endswith("_cb"))
-        }
-        | {
-            "error_cb": _ignore,
-            # Nothing is created but on order, although a producer's questions may demand topics.
-            "allow.auto.create.topics": False,
-        }
-    )
-
-
-def _ignore(_: object) -> None:
-    """Leave an error of the connection to the producer, which meets it too."""
+    taken = {
+        name: value
+        for name, value in settings.items()
+        # How a token is fetched belongs to the way to the cluster, other callbacks do not.
+        if name not in _PRODUCER_ONLY and (name == "oauth_cb" or not name.endswith("_cb"))
+    }
+    return {**taken, **_OWN}
 
 
 class ClusterAdmin:
@@ -167,6 +168,7 @@ class ClusterAdmin:
             except KafkaException:
                 if time.monotonic() + _SHORTEST > deadline:
                     return False
+                time.sleep(_SHORTEST)  # an error at once must not spin
             else:
                 return True
 

@@ -37,6 +37,9 @@ DEFAULTS: dict[str, Any] = {
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1_048_576,
     "socket.keepalive.enable": True,
+    # A frozen broker is given up after this, and its partitions are sent to their new leaders. With
+    # librdkafka's 60 s they would stall for a minute; what is sent again is told apart by sequence.
+    "socket.timeout.ms": 10_000,
     "reconnect.backoff.max.ms": 2_000,
     # Errors only: at warning level each start of a fresh broker is told several times over.
     "log_level": 3,

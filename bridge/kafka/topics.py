@@ -163,7 +163,8 @@ class Topics:
             try:
                 answer: ClusterMetadata = ask(topic, timeout=patience)
             except KafkaException:
-                if time.monotonic() + _SHORTEST > deadline or self._closed.is_set():
+                # Most often the whole time was spent waiting; an error at once must not spin.
+                if time.monotonic() + _SHORTEST > deadline or self._closed.wait(_SHORTEST):
                     raise
             else:
                 return answer

@@ -9,12 +9,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bridge.kafka.topics import Topics
 from bridge.local.kafka import LocalKafka
 from tests.fixtures.kafka import silent
 from tests.fixtures.waiting import wait_until
+from tests.kafka.producers import make, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -51,3 +53,17 @@ def strict_kafka(*, uses_real_kafka: bool) -> Iterator[StrictKafka]:
         pytest.skip("needs a real Kafka, to be frozen and to refuse")
     with LocalKafka(settings=_SETTINGS) as local:
         yield StrictKafka(local)
+
+
+@pytest.fixture
+def topics_of() -> Iterator[Callable[[str], Topics]]:
+    made: list[Topics] = []
+
+    def make_topics(bootstrap_servers: str) -> Topics:
+        topics = Topics(settings(bootstrap_servers), make(bootstrap_servers))
+        made.append(topics)
+        return topics
+
+    yield make_topics
+    for topics in made:
+        topics.close()

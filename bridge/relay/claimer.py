@@ -201,8 +201,7 @@ class Claimer:
 
     def _search(self, *, force: bool) -> None:
         """Look which destinations have rows, spending at most a tenth of the time on it."""
-        if self._controls.refresh():
-            self._admit_found()
+        self._read_switches()
         started = time.monotonic()
         if started < self._next_search and not force:
             return
@@ -227,6 +226,11 @@ class Claimer:
             self._last_seen = recent
             return found + quiet[:_MOST_REMEMBERED]
         return found
+
+    def _read_switches(self, *, force: bool = False) -> None:
+        if self._controls.refresh(force=force):
+            self._admit_found()
+            self._targets.start_over()
 
     def _admit_found(self) -> None:
         """Look at the destinations that no switch closes."""
@@ -382,8 +386,8 @@ class Claimer:
             woken = self._gate.wait(self._controls.longest_sleep(settings.sleep), self.stop)
             if woken:
                 self._next_search = 0.0
-                if self._controls.any and self._controls.refresh(force=True):
-                    self._admit_found()
+                if self._controls.any:
+                    self._read_switches(force=True)
             return woken
         finally:
             self._gate.open_gate()

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.relay.controls import OPEN, REFRESH_INTERVAL, Controls
 from bridge.switches import batch, limit, pause, quiet, resume
+from tests.fixtures.postgres import on_one_server
 
 if TYPE_CHECKING:
     from tests.control.conftest import OpenControlsFunction
@@ -124,6 +125,7 @@ def clock_of(conn: Connection) -> float:
     return float(row[0])
 
 
+@on_one_server
 @pytest.mark.parametrize("rate", [20, 1000, 30_000])
 def test_relays_share_a_limit(
     conn: Connection, open_controls: OpenControlsFunction, rate: int
@@ -139,6 +141,7 @@ def test_relays_share_a_limit(
     assert sum(taken.values()) == pytest.approx(rate * seconds, rel=0.1, abs=4)
 
 
+@on_one_server
 def test_destinations_share_the_limit_for_all(
     conn: Connection, open_controls: OpenControlsFunction
 ) -> None:

@@ -34,6 +34,7 @@ class Rule:
     destination: str
     topic: str | None = None
     key: KeyChoice = KeyChoice.AUTO
+    dead_letter: str | None = None
 
     @property
     def is_pattern(self) -> bool:
@@ -49,6 +50,8 @@ class Route:
     key: KeyChoice
     problem: str | None = None
     """Why no record can ever go there, or None."""
+    dead_letter: str | None = None
+    """Topic that gets the record of a row that ends FAILED, or None."""
 
 
 class Router:
@@ -74,7 +77,12 @@ class Router:
         if known is None:
             rule = self._rule(destination)
             topic = rule.topic or destination
-            known = Route(topic=topic, key=rule.key, problem=topic_problem(topic))
+            known = Route(
+                topic=topic,
+                key=rule.key,
+                problem=topic_problem(topic),
+                dead_letter=rule.dead_letter,
+            )
             self._known[destination] = known
             if topic != destination:
                 self._renamed[destination] = topic

@@ -55,6 +55,7 @@ _COMMANDS: dict[str, _Entry] = {
     "quiet": _Entry("bridge.cli.control:quiet", "Send nothing within daily hours.", _STEER),
     "switches": _Entry("bridge.cli.control:switches", "List the switches that are set.", _STEER),
     "migrate": _Entry("bridge.cli.migrate:app", "Create or change the schema.", _SET_UP),
+    "prune": _Entry("bridge.cli.prune:prune", "Delete what retention does not keep.", _SET_UP),
     "repair": _Entry("bridge.cli.repair:repair", "Find what triggers did not see.", _SET_UP),
     "config": _Entry("bridge.cli.config:app", "Show the effective settings.", _SET_UP),
     "local": _Entry("bridge.cli.local:app", "Run PostgreSQL and Kafka on this machine.", _TRY),

@@ -61,6 +61,18 @@ def producer_settings(
     }
 
 
+def number(settings: Mapping[str, Any], name: str) -> int:
+    """Return the value of a numeric property, also where it was written as text."""
+    value = settings.get(name, DEFAULTS[name])
+    for given, other in settings.items():
+        if canonical(given) == name:
+            value = other
+    try:
+        return int(value)
+    except ValueError:
+        return int(DEFAULTS[name])  # librdkafka names the malformed number itself
+
+
 def create_producer(
     settings: Mapping[str, Any],
     *,

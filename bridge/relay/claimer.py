@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -11,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import structlog
 
-from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class, wake_channel
+from bridge.errors import KafkaError
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.batch import Batch
 from bridge.relay.controls import Controls
@@ -25,6 +25,7 @@ from bridge.relay.targets import Targets
 
 if TYPE_CHECKING:
     from bridge.message import ClaimedRow
+    from bridge.relay.admission import Admission
     from bridge.relay.flight import Flight
     from bridge.relay.registration import Registration
     from bridge.settings import Settings
@@ -44,6 +45,8 @@ _BACKLOG_SEARCH = 0.25
 """Seconds between two looks for new destinations while known ones have a backlog."""
 _RESCUE_PATIENCE = 10.0
 """Seconds that a run of one claim waits for the rescue of dead relays' rows."""
+_KAFKA_PATIENCE = 30.0
+"""Seconds that a run with an end waits for Kafka, or for a destination that fails."""
 _FIRST_ROWS = 50
 """Rows of the first claim, while the size of payloads is unknown."""
 
@@ -67,6 +70,8 @@ class Claimer:
         registration: Registration,
         flight: Flight,
         run: Run,
+        *,
+        admission: Admission,
     ) -> None:
         schema = settings.database.schema_name
         self._settings = settings.relay
@@ -74,11 +79,13 @@ class Claimer:
         self._registration = registration
         self._flight = flight
         self._run = run
+        self._admission = admission
+        self._destinations: list[str] = []
+        self._allowed: dict[str, int] = {}
+        self._controls = Controls(session)
+        self._shut_since = math.inf
         self._channel = wake_channel(schema)
         self._targets = Targets()
-        self._controls = Controls(session)
-        self._found: list[str] = []
-        self._allowed: dict[str, int] = {}
         self._lanes = Lanes(session, registration, flight, advisory_class("lanes", schema))
         self._gate = Gate(session)
         self._ordered = False
@@ -91,11 +98,12 @@ class Claimer:
         self._skip_until = 0.0
         self._row_bytes = 0.0
         self._claimed = 0
-        self._log = structlog.get_logger("bridge.relay.claimer")
         self.stop = threading.Event()
 
     def listen(self, session: Session) -> None:
         """Listen on the wake-up channel; called for each new connection."""
+        if session.is_pooled:
+            return
         session.connection.execute(
             psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(self._channel))
         )
@@ -117,27 +125,22 @@ class Claimer:
                     return
                 if self._claim_on():
                     return
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if not self._session.reopen(self.stop, self._told):
+            except ConnectionLost:
+                if not self._session.reopen(self.stop):
                     return
-                self._log.info("database connection back")
                 recover = True
             except BUSY:
                 # A lock on a whole table (a migration, VACUUM FULL): it passes.
                 self.stop.wait(self._settings.idle_poll)
-            except PASSING as error:
-                self._log.warning("claim refused, tried again", reason=first_line(error))
+            except PASSING:
                 self.stop.wait(_REFUSED_WAIT)
                 recover = True
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for claims", reason=str(error))
 
     def _claim_once(self) -> None:
         limit = self._run.limit or self._settings.batch_rows
         self._await_rescue()
         self._search(force=True)
+        self._await_admission()
         taken = room = limit - self._claimed  # less than the limit after a lost connection
         while room and taken == room == limit - self._claimed:
             taken = self._look(room)  # a whole batch of stale entries is no claim
@@ -150,39 +153,79 @@ class Claimer:
         while time.monotonic() < end and not self.stop.is_set() and self._has_orphans():
             self.stop.wait(self._settings.idle_poll)
 
+    def _await_admission(self) -> None:
+        """Wait until the topics of all destinations have been looked at."""
+        end = time.monotonic() + _KAFKA_PATIENCE
+        while time.monotonic() < end and not self.stop.is_set():
+            self._admission.changed.clear()
+            self._admission.begin()
+            self._admission.limits(self._destinations)
+            if not self._admission.is_new:
+                return
+            self._admission.changed.wait(self._settings.idle_poll)
+
+    def _check_shut(self) -> None:
+        """Raise KafkaError once what is due could not go out for long; for runs with an end."""
+        now = time.monotonic()
+        self._shut_since = min(self._shut_since, now)
+        if now - self._shut_since < _KAFKA_PATIENCE:
+            return
+        if self._admission.outage.is_set():
+            raise KafkaError("Kafka does not answer; the rows that are due stay PENDING")
+        for name, reason in self._admission.failing().items():
+            raise KafkaError(
+                f"destination {name} takes no records: {reason}; its rows stay PENDING, "
+                f"see `outbox-bridge list --destination {name}`"
+            )
+
     def _claim_on(self) -> bool:
         """Claim until stopped; True when the run is to end because nothing is due any more."""
         settings = self._settings
         busy_until = 0.0
         while not self.stop.is_set():
-            if not self._registration.may_claim(_WAIT_FOR_ROOM):
+            if not (self._registration.may_claim(_WAIT_FOR_ROOM) and self._has_kafka()):
                 continue
             if time.monotonic() >= self._next_return:
                 self._next_return = time.monotonic() + _RETURN_INTERVAL
                 self._give_back_unknown()
-            rows = self._batch_rows()
-            if not self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
-                rows = self._flight.room()  # a row that somebody has locked must not stop the rest
-                if rows <= 0:
-                    continue
+            rows = self._await_room()
+            if rows <= 0:
+                continue
             self._search(force=False)
             found = self._look_everywhere(rows)
             if found:
                 busy_until = time.monotonic() + settings.busy_window
-            if self._controls.any and self._wait_for_limits(found, busy_until):
-                continue
-            if found >= rows or self._targets.backlogged:
+                self._shut_since = math.inf
+            if self._is_pressed(found, rows, busy_until):
                 continue
             if time.monotonic() < busy_until:
                 self.stop.wait(settings.busy_poll)
-                continue
-            if self._run.until_empty:
+            elif self._run.until_empty:
                 if self._nothing_due():
                     return True
+                if not self._flight.rows:
+                    self._check_shut()
                 self.stop.wait(settings.idle_poll)
             elif self._sleep(rows):
                 busy_until = time.monotonic() + settings.busy_window
         return False
+
+    def _has_kafka(self) -> bool:
+        """Tell whether any broker answers; waits a moment where none does."""
+        self._admission.changed.clear()
+        if not self._admission.outage.is_set():
+            return True
+        if self._run.until_empty:
+            self._check_shut()
+        self._admission.changed.wait(_WAIT_FOR_ROOM)
+        return False
+
+    def _await_room(self) -> int:
+        """Wait until a batch may be claimed; how many rows that are, 0 or less: none now."""
+        rows = self._batch_rows()
+        if self._flight.wait_for_room(rows, _WAIT_FOR_ROOM):
+            return rows
+        return self._flight.room()  # a row that somebody has locked must not stop the rest
 
     def _batch_rows(self) -> int:
         """Return how many rows to claim next: fewer where payloads are large."""
@@ -192,8 +235,64 @@ class Claimer:
         fitting = int(settings.max_inflight_bytes / 4 / self._row_bytes)
         return max(1, min(settings.batch_rows, settings.max_inflight_rows, fitting))
 
+    def _read_switches(self, *, force: bool = False) -> None:
+        if self._controls.refresh(force=force):
+            self._admit_found()
+            self._targets.start_over()
+
+    def _admit_found(self) -> None:
+        """Look at the destinations that no switch closes."""
+        names = self._destinations
+        if self._controls.any:
+            names = [name for name in names if not self._controls.switch(name).closed]
+        self._targets.replace(names)
+
+    def _admitted(self, quotas: dict[str, int]) -> dict[str, int]:
+        """Return how many rows of each may be claimed; those that give none now are left out."""
+        limits = self._admission.limits(quotas)
+        admitted = {name: min(quotas[name], limit) for name, limit in limits.items()}
+        if self._controls.any:
+            for name, rows in list(admitted.items()):
+                most = self._controls.switch(name).batch_rows
+                taken = self._controls.take(name, rows if most is None else min(rows, most))
+                admitted[name] = taken
+        self._allowed = {name: rows for name, rows in admitted.items() if rows}
+        return self._allowed
+
+    def _give_back_unused(self, claimed: list[ClaimedRow]) -> None:
+        """Give the rate limits back what the claim did not find."""
+        if self._controls.any:
+            used = Counter(row[1] for row in claimed)
+            for name, rows in self._allowed.items():
+                self._controls.give_back(name, rows - used[name])
+
+    def _is_pressed(self, found: int, rows: int, busy_until: float) -> bool:
+        """Tell whether to look again at once, after waiting for what holds known rows back."""
+        if self._wait_for_limits(found, busy_until):
+            return True
+        if found >= rows or (found and self._targets.backlogged):
+            return True
+        if self._admission.is_full:
+            self._flight.wait_for_change(self._settings.idle_poll)
+            return True
+        return False
+
+    def _wait_for_limits(self, found: int, busy_until: float) -> bool:
+        """Wait where a rate limit holds rows back; True: look again instead of going to sleep."""
+        if not self._controls.any:
+            return False
+        wait = self._controls.wait_for_rows(self._destinations)
+        if wait is None:
+            return False
+        if not found:
+            settings = self._settings
+            poll = settings.busy_poll if time.monotonic() < busy_until else settings.idle_poll
+            self.stop.wait(min(max(wait, settings.busy_poll), poll))
+        return True
+
     def _look_everywhere(self, rows: int) -> int:
         """Claim once from destinations and once from lanes; the larger number of entries."""
+        self._admission.begin()
         found = self._look(rows) if self._targets else 0
         if self._ordered:
             found = max(found, self._look_ordered(rows))
@@ -205,10 +304,9 @@ class Claimer:
         started = time.monotonic()
         if started < self._next_search and not force:
             return
-        destinations, ordered = self._session.rows("find_destinations")[0]
-        self._found = self._remembered(destinations, started)
+        destinations, self._ordered = self._session.rows("find_destinations")[0]
+        self._destinations = self._remembered(destinations, started)
         self._admit_found()
-        self._ordered = ordered
         took = time.monotonic() - started
         # Known destinations are looked at with each claim; amid a backlog a new one may wait a bit.
         pause = _BACKLOG_SEARCH if self._targets.backlogged else self._settings.idle_poll
@@ -227,46 +325,6 @@ class Claimer:
             return found + quiet[:_MOST_REMEMBERED]
         return found
 
-    def _read_switches(self, *, force: bool = False) -> None:
-        if self._controls.refresh(force=force):
-            self._admit_found()
-            self._targets.start_over()
-
-    def _admit_found(self) -> None:
-        """Look at the destinations that no switch closes."""
-        names = self._found
-        if self._controls.any:
-            names = [name for name in names if not self._controls.switch(name).closed]
-        self._targets.replace(names)
-
-    def _admitted(self, quotas: dict[str, int]) -> dict[str, int]:
-        """Return how many rows the switches let through, by destination; none are left out."""
-        admitted = {}
-        for name, quota in quotas.items():
-            most = self._controls.switch(name).batch_rows
-            rows = self._controls.take(name, quota if most is None else min(quota, most))
-            if rows:
-                admitted[name] = rows
-        self._allowed = admitted
-        return admitted
-
-    def _give_back_unused(self, claimed: list[ClaimedRow]) -> None:
-        """Give the rate limits back what the claim did not find."""
-        used = Counter(row[1] for row in claimed)
-        for name, rows in self._allowed.items():
-            self._controls.give_back(name, rows - used[name])
-
-    def _wait_for_limits(self, found: int, busy_until: float) -> bool:
-        """Wait where a rate limit holds rows back; True: look again instead of going to sleep."""
-        wait = self._controls.wait_for_rows(self._targets.names)
-        if wait is None:
-            return False
-        if not found:
-            settings = self._settings
-            poll = settings.busy_poll if time.monotonic() < busy_until else settings.idle_poll
-            self.stop.wait(min(max(wait, settings.busy_poll), poll))
-        return True
-
     def _parameters(self, claim_id: str) -> dict[str, Any]:
         return {
             "claim_id": claim_id,
@@ -281,8 +339,7 @@ class Claimer:
         if self._walk_wanted:
             self._walk_wanted = False
             self._targets.walk_now()
-        admit = self._admitted if self._controls.any else None
-        where = self._targets.parameters(rows, admit)
+        where = self._targets.parameters(rows, self._admitted)
         if not where["destinations"]:
             return 0
         parameters = self._parameters(claim_id) | where
@@ -293,8 +350,7 @@ class Claimer:
             seconds = time.monotonic() - started
             taken = _without_stale(claimed)
         finally:
-            if admit is not None:
-                self._give_back_unused(claimed)
+            self._give_back_unused(claimed)
         self._targets.record(claimed, taken)
         self._enter(claim_id, claimed, started)
         self._targets.looked(seconds, self._read_floor)
@@ -383,7 +439,8 @@ class Claimer:
             self._search(force=True)
             if self._look_everywhere(rows):
                 return True
-            woken = self._gate.wait(self._controls.longest_sleep(settings.sleep), self.stop)
+            longest = self._controls.longest_sleep(settings.sleep)
+            woken = self._gate.wait(longest, self.stop, self._admission.changed)
             if woken:
                 self._next_search = 0.0
                 if self._controls.any:

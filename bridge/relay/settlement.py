@@ -17,22 +17,35 @@ if TYPE_CHECKING:
 
 
 class Failure(NamedTuple):
-    """An attempt that failed. `final`: the message itself is refused, no later attempt can help."""
+    """An attempt that failed.
+
+    `final`: the message itself is refused, no later attempt can help. `delay`: nothing is wrong
+    with it, it waits so many seconds, uncharged. `buried`: its record stands in the dead-letter
+    topic already.
+    """
 
     outbox_id: int
     code: str
     reason: str
     final: bool
     batch: Batch
+    delay: float | None = None
+    buried: bool = False
 
 
 class Failed(NamedTuple):
-    """What became of a round of failures."""
+    """What became of a round of failures.
+
+    `delayed`: went back uncharged. `held`: somebody else has the rows locked. `to_bury`: not
+    written yet, since their record goes to a dead-letter topic before they end FAILED.
+    """
 
     retried: int
     failed: int
+    delayed: int
     held: list[Failure]
     lost: list[int]
+    to_bury: list[Failure]
 
 
 class Settlement:
@@ -41,10 +54,10 @@ class Settlement:
     `router` tells where rows went: `sent_topic` records a topic that differs from the destination.
     """
 
-    def __init__(self, session: Session, backoff: Backoff) -> None:
+    def __init__(self, session: Session, backoff: Backoff, router: Router | None = None) -> None:
         self._session = session
         self._backoff = backoff
-        self.router = Router()
+        self.router = router or Router()
 
     def mark_sent(self, acks: Sequence[Ack], finished: Iterable[Batch]) -> int:
         """Mark acknowledged rows SENT and delete the claims that are finished.
@@ -95,25 +108,29 @@ class Settlement:
 
         def mark() -> Failed:
             locked = self._session.rows("lock_failures", _pairs(rows))
-            outcomes = [
+            judged = [
                 (failure, *self._outcome(failure, used, allowed))
                 for failure, used, allowed in ((find(row), row[2], row[3]) for row in locked)
             ]
+            to_bury = [one[0] for one in judged if self._is_to_bury(one[0], one[1])]
+            outcomes = [one for one in judged if one[0] not in to_bury] if to_bury else judged
             self._session.run(
                 "settle_failed",
                 {
                     "outbox_ids": array(failure.outbox_id for failure, _, _ in outcomes),
                     "statuses": [str(status) for _, status, _ in outcomes],
-                    "charges": [1] * len(outcomes),
+                    "charges": [int(failure.delay is None) for failure, _, _ in outcomes],
                     "delays": [delay for _, _, delay in outcomes],
                     "error_codes": [failure.code for failure, _, _ in outcomes],
                     "error_messages": [failure.reason for failure, _, _ in outcomes],
                 },
             )
-            done = {(failure.outbox_id, failure.batch) for failure, _, _ in outcomes}
+            seen = {(failure.outbox_id, failure.batch) for failure, _, _ in judged}
             ended = sum(status is Status.FAILED for _, status, _ in outcomes)
-            left = [f for f in attempts if (f.outbox_id, f.batch) not in done]
-            return Failed(len(done) - ended, ended, left, [])
+            delayed = sum(failure.delay is not None for failure, _, _ in outcomes)
+            left = [f for f in attempts if (f.outbox_id, f.batch) not in seen]
+            retried = len(outcomes) - ended - delayed
+            return Failed(retried, ended, delayed, left, [], to_bury)
 
         result = self._session.in_transaction(mark)
         if not result.held:
@@ -131,7 +148,16 @@ class Settlement:
         found = self._session.rows("find_claimed", _pairs(pairs))
         return {(outbox_id, batches[number - 1]) for outbox_id, number in found}
 
+    def _is_to_bury(self, failure: Failure, status: Status) -> bool:
+        """Tell whether the record of a row that ends FAILED goes to a dead-letter topic first."""
+        if status is not Status.FAILED or failure.buried:
+            return False
+        destination = failure.batch.where(failure.outbox_id)
+        return self.router.route(destination).dead_letter is not None
+
     def _outcome(self, failure: Failure, used: int, allowed: int) -> tuple[Status, float]:
+        if failure.delay is not None:
+            return Status.PENDING, failure.delay
         if failure.final or used + 1 >= allowed:
             return Status.FAILED, 0.0
         return Status.PENDING, self._backoff.delay(used + 1)

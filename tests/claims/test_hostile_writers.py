@@ -164,7 +164,10 @@ def test_a_hostile_search_path_does_not_keep_a_sleeping_relay_asleep(
         "insert into public.app_outbox (message_key, event_type, destination) "
         "values ('x', 't', 'd')"
     )
-    assert wait_until(lambda: desk.claimer._gate.wait(1.0, desk.claimer.stop), "the relay is woken")
+    assert wait_until(
+        lambda: desk.claimer._gate.wait(1.0, desk.claimer.stop, desk.admission.changed),
+        "the relay is woken",
+    )
     desk.claimer._gate.open_gate()
     conn.execute("drop schema evil cascade")
 

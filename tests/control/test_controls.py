@@ -168,6 +168,19 @@ def test_what_a_claim_did_not_find_is_not_lost(conn: Connection, controls: Contr
     assert level == (6.0, 5)  # one request in all
 
 
+def test_a_closed_destination_keeps_no_relay_from_sleeping(
+    conn: Connection, controls: Controls
+) -> None:
+    limit(conn, "orders", rows_per_second=1, **WHO)
+    controls.refresh()
+    assert controls.take("orders", 10) == 1
+    assert controls.wait_for_rows(["other"]) is None
+    assert controls.wait_for_rows(["other", "orders"]) is not None
+    pause(conn, "orders", **WHO)
+    controls.refresh(force=True)
+    assert controls.wait_for_rows(["other", "orders"]) is None
+
+
 def test_a_changed_limit_acts_at_once(conn: Connection, controls: Controls) -> None:
     limit(conn, "orders", rows_per_second=1_000_000, **WHO)
     controls.refresh()

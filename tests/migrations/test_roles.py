@@ -54,6 +54,7 @@ EXPECTED = {
     "app_outbox_control": {"relay": "S", "operator": "SIUD", "reader": "S"},
     "app_outbox_rate": {"relay": "SIU", "operator": "S", "reader": "S"},
     "app_outbox_audit": {"relay": "I", "operator": "SI", "reader": "S"},
+    "app_outbox_archive": {"operator": "S", "reader": "S"},
     "app_outbox_migration": {"relay": "S", "operator": "S", "reader": "S"},
 }
 DELIVERY = {

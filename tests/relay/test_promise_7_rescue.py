@@ -149,7 +149,7 @@ def test_hung_relays_rows_move_on_although_its_heart_beats(
     topic = new_topic()
     ids = outbox.add(40, topic)
     # Full with these rows, so that it cannot claim them again itself.
-    full: dict[str, Any] = {"relay_batch_rows": 40, "relay_max_inflight_rows": 40}
+    full: dict[str, Any] = {"relay_batch_rows": 40, "relay_max_inflight_rows": 80}
     hung = start_relay(**FAST_LEASE, **NEVER_SETTLES, **full, relay_stuck_timeout=5)
     outbox.wait_for("PROCESSING", ids)
     start_relay(**FAST_LEASE, relay_stuck_timeout=5)

@@ -236,6 +236,11 @@ class Claimer:
             return rows
         return self._flight.room()  # a row that somebody has locked must not stop the rest
 
+    def _read_switches(self, *, force: bool = False) -> None:
+        if self._controls.refresh(force=force):
+            self._admit()
+            self._targets.start_over()
+
     def _is_pressed(self, found: int, rows: int, busy_until: float) -> bool:
         """Tell whether to look again at once, after waiting for what holds known rows back."""
         if self._wait_for_limits(found, busy_until):
@@ -275,8 +280,7 @@ class Claimer:
 
     def _search(self, *, force: bool) -> None:
         """Look which destinations have rows, spending at most a tenth of the time on it."""
-        if self._controls.refresh():
-            self._admit()
+        self._read_switches()
         started = time.monotonic()
         if started < self._next_search and not force:
             return
@@ -374,8 +378,8 @@ class Claimer:
             woken = self._gate.wait(longest, self.stop, self._admission.changed)
             if woken:
                 self._next_search = 0.0
-                if self._controls.any and self._controls.refresh(force=True):
-                    self._admit()
+                if self._controls.any:
+                    self._read_switches(force=True)
             return woken
         finally:
             self._gate.open_gate()

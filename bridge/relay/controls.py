@@ -169,7 +169,9 @@ class Controls:
         used_up = [
             bucket.ask_at
             for name in destinations
-            if (bucket := self._bucket(name)) is not None and not bucket.stash
+            if (bucket := self._bucket(name)) is not None
+            and not bucket.stash
+            and not self.switch(name).closed
         ]
         return max(0.0, min(used_up) - self._clock()) if used_up else None
 

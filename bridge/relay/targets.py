@@ -103,6 +103,11 @@ class Targets:
         """Start the next look from the beginning, floor or not."""
         self._next_walk = 0.0
 
+    def start_over(self) -> None:
+        """Forget the floor: destinations come back whose rows may all lie below it."""
+        self._floor, self._next_floor = BEGINNING, None
+        self._next_walk = 0.0
+
     def parameters(
         self,
         rows: int,

@@ -13,6 +13,8 @@ from bridge.relay.controls import Controls
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.fixtures.postgres import PostgresServer
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -21,6 +23,15 @@ def conn(database_url: str) -> Iterator[Connection]:
     """A plain connection in autocommit."""
     with psycopg.connect(database_url, autocommit=True) as conn:
         yield conn
+
+
+@pytest.fixture(scope="module")
+def shared(postgres: PostgresServer) -> Iterator[Connection]:
+    """One database for the tests of a module that leave no switch behind."""
+    url = postgres.create_database(postgres.migrated_template())
+    with psycopg.connect(url, autocommit=True) as conn:
+        yield conn
+    postgres.drop_database(url)
 
 
 class OpenControlsFunction(Protocol):

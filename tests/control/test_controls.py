@@ -11,6 +11,7 @@ import pytest
 
 from bridge.relay.controls import OPEN, REFRESH_INTERVAL, Controls
 from bridge.switches import batch, limit, pause, quiet, resume
+from tests.fixtures.postgres import on_one_server
 
 if TYPE_CHECKING:
     from tests.control.conftest import OpenControlsFunction
@@ -124,6 +125,7 @@ def clock_of(conn: Connection) -> float:
     return float(row[0])
 
 
+@on_one_server
 @pytest.mark.parametrize("rate", [20, 1000, 30_000])
 def test_relays_share_a_limit(
     conn: Connection, open_controls: OpenControlsFunction, rate: int
@@ -139,6 +141,7 @@ def test_relays_share_a_limit(
     assert sum(taken.values()) == pytest.approx(rate * seconds, rel=0.1, abs=4)
 
 
+@on_one_server
 def test_destinations_share_the_limit_for_all(
     conn: Connection, open_controls: OpenControlsFunction
 ) -> None:
@@ -163,6 +166,19 @@ def test_what_a_claim_did_not_find_is_not_lost(conn: Connection, controls: Contr
         controls.give_back("orders", rows)
     (level,) = conn.execute("select tokens, granted from app_outbox_rate").fetchall()
     assert level == (6.0, 5)  # one request in all
+
+
+def test_a_closed_destination_keeps_no_relay_from_sleeping(
+    conn: Connection, controls: Controls
+) -> None:
+    limit(conn, "orders", rows_per_second=1, **WHO)
+    controls.refresh()
+    assert controls.take("orders", 10) == 1
+    assert controls.wait_for_rows(["other"]) is None
+    assert controls.wait_for_rows(["other", "orders"]) is not None
+    pause(conn, "orders", **WHO)
+    controls.refresh(force=True)
+    assert controls.wait_for_rows(["other", "orders"]) is None
 
 
 def test_a_changed_limit_acts_at_once(conn: Connection, controls: Controls) -> None:

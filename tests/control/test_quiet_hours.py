@@ -81,15 +81,16 @@ TOKYO = "23:00-06:00 Asia/Tokyo"
     ],
 )
 def test_quiet_is_what_the_clock_on_the_wall_says(
-    conn: Connection,
+    shared: Connection,
     window: str,
     at: str,
     expected: bool,  # noqa: FBT001 - pytest passes it by name
 ) -> None:
-    quiet(conn, "push", window=window, **WHO)
-    conn.execute("set time zone 'America/New_York'")  # the session's own does not matter
-    (row,) = conn.execute(load("read_switches", "public"), {"at": at}).fetchall()
-    assert row[5] is expected
+    with shared.transaction(force_rollback=True):
+        quiet(shared, "push", window=window, **WHO)
+        shared.execute("set time zone 'America/New_York'")  # the session's own does not matter
+        (row,) = shared.execute(load("read_switches", "public"), {"at": at}).fetchall()
+        assert row[5] is expected
 
 
 def test_now_is_the_databases_clock(conn: Connection, controls: Controls) -> None:

@@ -132,12 +132,12 @@ def test_an_action_takes_part_in_the_callers_transaction(conn: Connection) -> No
     ],
 )
 def test_unusable_arguments_are_refused_and_leave_nothing(
-    conn: Connection, action: Callable[[Connection], object], message: str
+    shared: Connection, action: Callable[[Connection], object], message: str
 ) -> None:
     with pytest.raises(InvalidSwitchError, match=message):
-        action(conn)
-    assert conn.execute("select count(*) from app_outbox_control").fetchone() == (0,)
-    assert audit(conn) == []
+        action(shared)
+    assert shared.execute("select count(*) from app_outbox_control").fetchone() == (0,)
+    assert audit(shared) == []
 
 
 def test_plain_sql_is_audited_like_a_command(conn: Connection) -> None:
@@ -186,19 +186,22 @@ def test_a_truncate_and_a_told_reason_are_audited(conn: Connection) -> None:
         ("batch_rows => -1", "app_outbox_control_check"),
     ],
 )
-def test_plain_sql_cannot_set_nonsense(conn: Connection, columns: str, message: str) -> None:
+def test_plain_sql_cannot_set_nonsense(shared: Connection, columns: str, message: str) -> None:
     given = {"destination": "'orders'", "reason": "'why'"}
     name, _, value = columns.partition(" => ")
     given[name] = value
-    with pytest.raises(psycopg.errors.CheckViolation, match=message):
-        conn.execute(
-            f"insert into app_outbox_control ({', '.join(given)}) "
-            f"values ({', '.join(given.values())})"
+    with shared.transaction(force_rollback=True):
+        with pytest.raises(psycopg.errors.CheckViolation, match=message), shared.transaction():
+            shared.execute(
+                f"insert into app_outbox_control ({', '.join(given)}) "
+                f"values ({', '.join(given.values())})"
+            )
+        shared.execute(
+            "insert into app_outbox_control (destination, reason) values ('orders', 'why')"
         )
-    conn.execute("insert into app_outbox_control (destination, reason) values ('orders', 'why')")
-    with pytest.raises(psycopg.errors.CheckViolation):
-        conn.execute(f"update app_outbox_control set {name} = {value}")
-    assert [entry[0] for entry in audit(conn)] == ["note"]
+        with pytest.raises(psycopg.errors.CheckViolation), shared.transaction():
+            shared.execute(f"update app_outbox_control set {name} = {value}")
+        assert [entry[0] for entry in audit(shared)] == ["note"]
 
 
 def test_a_hostile_search_path_subverts_nothing(conn: Connection) -> None:

@@ -202,6 +202,8 @@ def test_functions_with_the_owners_rights_are_the_triggers_and_name_everything_i
         "app_outbox_after_insert_settled",
         "app_outbox_after_truncate",
         "app_outbox_after_update",
+        "app_outbox_prune",
+        "app_outbox_prune_audit",
     ]
     for name, body, rights in definers:
         assert "=X/" not in (rights or "").replace("postgres=X/", ""), name

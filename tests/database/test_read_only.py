@@ -45,6 +45,7 @@ def test_a_session_that_turns_read_only_is_given_up_and_opened_anew(database_url
 
 
 def test_a_relay_follows_the_primary_through_a_failover(
+    *,
     own_postgres: LocalPostgres,
     start_relay: StartRelayFunction,
     run_cli: RunCliFunction,

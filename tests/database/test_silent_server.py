@@ -62,6 +62,7 @@ def test_a_statement_that_is_not_answered_ends_and_the_session_comes_back(
 
 
 def test_a_relay_outlives_a_black_hole_between_it_and_the_database(
+    *,
     outbox: Outbox,
     database_url: str,
     proxy: Proxy,

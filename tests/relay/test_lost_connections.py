@@ -105,7 +105,9 @@ def test_both_relays_outlive_a_restart_of_the_server(
     outbox = Outbox(own_postgres.url)
     outbox.add(2000, topic)
     # Outcomes wait for half a second, so there are some when the server goes.
-    relays = [start_relay(env=env, relay_batch_rows=50, relay_settle_interval=0.5) for _ in range(2)]
+    relays = [
+        start_relay(env=env, relay_batch_rows=50, relay_settle_interval=0.5) for _ in range(2)
+    ]
     wait_until(lambda: outbox.counts().get("SENT", 0) > 200, "some rows are SENT", PATIENCE)
     outbox.close()
 

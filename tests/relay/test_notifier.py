@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -34,10 +35,8 @@ class Manager:
 
     def hear(self, wanted: str, times: int = 1) -> None:
         def heard() -> bool:
-            try:
+            with contextlib.suppress(TimeoutError):
                 self.messages.append(self._socket.recv(4096).decode())
-            except TimeoutError:
-                pass
             return sum(wanted in message.split("\n") for message in self.messages) >= times
 
         wait_until(heard, f"{times} times {wanted}", PATIENCE)

@@ -87,6 +87,7 @@ def test_nothing_is_deleted_that_could_not_be_archived(
 
 
 def test_rows_stay_where_the_delete_fails_after_the_archive(
+    *,
     conn: Conn,
     session: Session,
     add: AddFunction,

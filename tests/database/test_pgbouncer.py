@@ -225,9 +225,7 @@ def test_the_roles_defaults_do_not_matter(session: Session, pooler: Pooler) -> N
     with psycopg.connect(pooler.direct_url, autocommit=True) as direct:
         name = psycopg.sql.Identifier(direct.info.dbname)
         for setting in ("transaction_isolation = 'serializable'", "transaction_read_only = on"):
-            direct.execute(
-                psycopg.sql.SQL("alter database {} set default_" + setting).format(name)  # type: ignore[arg-type]  # two constants
-            )
+            direct.execute(psycopg.sql.SQL("alter database {} set default_" + setting).format(name))
         direct.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = "
             "current_database() and pid <> pg_backend_pid()"

@@ -35,6 +35,9 @@ NEEDS = {
     "reconcile_queue": {PKEY, DUE, LANE},
     "find_id_range": {PKEY},
     "find_due": {PKEY},
+    "find_prunable": {PKEY},
+    "lock_prunable": {PKEY},
+    "read_prunable": {PKEY},
 }
 """Statements, and the indexes that their headers promise."""
 
@@ -58,6 +61,8 @@ ROWS = {
     "rescue_claim": 1000,
     "find_destinations": 5,
     "fetch_row": 1,
+    "find_prunable": 1000,
+    "lock_prunable": 2000,
 }
 """How many rows a statement finds here."""
 
@@ -99,6 +104,10 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "first_id": stage.pending[0] - 500,
         "last_id": stage.pending[0] + 500,
         "from_id": 1,
+        "after_id": stage.pending[0] - 1000,
+        "step_rows": 1000,
+        "sent_seconds": 7 * 86400.0,
+        "failed_seconds": 365 * 86400.0,
     }
 
 

@@ -49,11 +49,11 @@ class Pruner:
     """Walks the outbox by id and deletes what retention does not keep; locked rows wait.
 
     Ids grow with time, so a round ends at the first step in which no row was enqueued long enough
-    ago, and the next one begins where rows were old without exception until then. Rows left behind
-    that place (sent late, retried, locked) are found by the round that begins at the lowest id,
-    once a day. No index is needed for any of it, and a round that finds nothing costs one look.
-    Each step is a transaction of its own: rows are locked, archived where asked, deleted; rows
-    that somebody else has locked wait.
+    ago, and the next one begins at the first row that will be prunable by growing older. Rows left
+    behind that place (sent very late, retried, locked) are found by the round that begins at the
+    lowest id, once a day. No index is needed for any of it, and a round that finds nothing costs
+    one look. Each step is a transaction of its own: rows are locked, archived where asked,
+    deleted; rows that somebody else has locked wait.
     """
 
     def __init__(self, session: Session, settings: RetentionSettings) -> None:
@@ -63,7 +63,7 @@ class Pruner:
         file = settings.archive_file if settings.archive == "file" else None
         self._file = ArchiveFile(file) if file is not None else None
         self._after = self._floor = _BEFORE_ALL
-        self._is_all_old = True
+        self._is_done = True
         self._next_walk = time.monotonic() + DAY
         self._found = Pruned()
         self._log = structlog.get_logger("bridge.relay.pruner")
@@ -78,13 +78,13 @@ class Pruner:
             if started >= self._next_walk:
                 self._floor = _BEFORE_ALL
                 self._next_walk = started + DAY
-            self._after, self._is_all_old, self._found = self._floor, True, Pruned()
+            self._after, self._is_done, self._found = self._floor, True, Pruned()
         self.is_amid_a_round = False  # a step that fails ends the round
         step = self._step(self._after, self._settings.batch_rows)
         self._found += step.pruned
         self._after = step.last_id
-        self._is_all_old &= step.is_all_old
-        if self._is_all_old:
+        self._is_done &= step.is_done
+        if self._is_done:
             self._floor = step.last_id
         if step.is_last:
             if self._found.rows:
@@ -135,15 +135,17 @@ class Pruner:
     ) -> _Step:
         """Look at the next `rows` rows and prune those that may go, `most` at most."""
         look = {"after_id": after, "step_rows": rows, **self._ages}
-        looked_at, last_id, old, ids, statuses = self._session.rows("find_prunable", look)[0]
+        looked_at, last_id, old, to_come, ids, statuses = self._session.rows("find_prunable", look)[
+            0
+        ]
         if not old:
-            return _Step(Pruned(), after, is_all_old=False, is_last=True)
+            return _Step(Pruned(), after, is_done=False, is_last=True)
         if dry_run:
             pruned = _count(statuses[:most])
         else:
             chosen = array(ids[:most])
             pruned = self._session.in_transaction(lambda: self._delete(chosen)) if ids else Pruned()
-        return _Step(pruned, last_id, is_all_old=old == looked_at, is_last=looked_at < rows)
+        return _Step(pruned, last_id, is_done=not to_come, is_last=looked_at < rows)
 
     def _delete(self, ids: str) -> Pruned:
         session = self._session
@@ -162,7 +164,8 @@ class Pruner:
 class _Step:
     pruned: Pruned
     last_id: int
-    is_all_old: bool
+    is_done: bool
+    """Nothing in it will be prunable by growing older."""
     is_last: bool
 
 

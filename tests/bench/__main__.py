@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import LocalError
-from tests.bench import drain, fair, latency, scale, writers
+from tests.bench import drain, fair, latency, retention, scale, writers
 from tests.bench.debezium import ensure_jars
 from tests.bench.figures import BenchError, Findings
 from tests.bench.lab import Lab
@@ -35,6 +35,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "writers": writers.run,
     "scale": scale.run,
     "fair": fair.run,
+    "retention": retention.run,
 }
 _WITH_PEER = {"drain", "latency"}
 

@@ -126,6 +126,7 @@ def test_late_acknowledgement_of_a_cancelled_row_is_a_lost_lease(
     new_topic: NewTopicFunction,
     consume: ConsumeFunction,
 ) -> None:
+    """langwatch#7037: an update that matched no row passed for success."""
     topic = new_topic()
     ids = outbox.add(3, topic)
     relay = start_relay(relay_settle_interval=5)

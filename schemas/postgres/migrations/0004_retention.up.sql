@@ -141,7 +141,7 @@ declare
 begin
     if older_than_days is null or older_than_days operator(pg_catalog.<) 30 then
         raise exception 'audit entries are kept for at least 30 days'
-            using errcode = 'invalid_parameter_value';
+            using errcode := 'invalid_parameter_value';
     end if;
     -- One at a time, or two would report the same rows.
     perform pg_catalog.pg_advisory_xact_lock(:'wake_class', 1);

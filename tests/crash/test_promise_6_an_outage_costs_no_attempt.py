@@ -115,9 +115,13 @@ def assert_uncharged(rows: Sequence[Row]) -> None:
     assert charged == []
 
 
-def wait_for_some(outbox: Outbox) -> None:
+def wait_for_some(outbox: Outbox, relay: RelayProcess) -> None:
     goal = outbox.counts().get("SENT", 0) + RATE
-    wait_until(lambda: outbox.counts().get("SENT", 0) >= goal, "rows flow", PATIENCE)
+    try:
+        wait_until(lambda: outbox.counts().get("SENT", 0) >= goal, "rows flow", PATIENCE)
+    except pytest.fail.Exception:
+        print(outbox.counts(), relay.process.stderr)
+        raise
 
 
 def test_kafka_frozen_while_rows_arrive_charges_nothing_and_doubles_nothing(
@@ -125,7 +129,7 @@ def test_kafka_frozen_while_rows_arrive_charges_nothing_and_doubles_nothing(
 ) -> None:
     relay = start(**IN_PROPORTION)
     with rows_arriving(outbox.url, topic):
-        wait_for_some(outbox)
+        wait_for_some(outbox, relay)
         before = outbox.counts()["SENT"]
         broker.suspend()
         try:
@@ -153,14 +157,14 @@ def test_kafka_gone_for_longer_than_any_timeout_doubles_only_what_was_in_flight(
     relay = start(**FAST_LEASE)
     watch = Watch(outbox.url)
     with rows_arriving(outbox.url, topic):
-        wait_for_some(outbox)
+        wait_for_some(outbox, relay)
         with watch.follow():
             broker.kill()
             # Longer than message.timeout.ms and the lease together.
             threading.Event().wait(8)
             assert relay.process.running
             broker.restart()
-        wait_for_some(outbox)
+        wait_for_some(outbox, relay)
     rows = outbox.wait_all_sent(timeout=RECOVERY)
 
     assert_uncharged(rows)

@@ -170,16 +170,16 @@ def lower_in_sync_replicas(scene: Scene) -> None:
     stage, topic = scene.stage, scene.draw.choice(scene.topics)
     local = stage.kafka.local
     with scene.watch.follow():
-        _set_min_in_sync(scene, topic, "3")
+        set_min_in_sync(scene, topic, "3")
         local.kill(scene.draw.randrange(len(local.nodes)))
         try:
             scene.last(4, 6)
         finally:
             local.recover()
-            _set_min_in_sync(scene, topic, "2")
+            set_min_in_sync(scene, topic, "2")
 
 
-def _set_min_in_sync(scene: Scene, topic: str, replicas: str) -> None:
+def set_min_in_sync(scene: Scene, topic: str, replicas: str) -> None:
     entry = ConfigEntry(
         "min.insync.replicas", replicas, incremental_operation=AlterConfigOpType.SET
     )

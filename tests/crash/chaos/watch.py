@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import psycopg
 
-from tests.fixtures.relays import Outbox
+from tests.fixtures.relays import PATIENCE, Outbox
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,8 +30,9 @@ class Watch:
     """The rows that were claimed and unsettled at the fault, or at any moment while it lasted.
 
     A fault that ends a process is looked at once, when its sessions are gone (`note`). One that
-    lasts is followed from its first to its last moment (`with watch.follow(…)`), since rows that
-    are claimed before it is noticed are in flight as well. With a relay's name only its claims.
+    lasts is followed (`with watch.follow(…)`) until everything it caught has an outcome, since rows
+    that are claimed before it is noticed are in flight as well. With a relay's name only its
+    claims.
     """
 
     def __init__(self, url: str) -> None:
@@ -89,7 +91,28 @@ class _Following:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join()
-        if error is None:
-            self._watch.note(self._relay)
+        try:
+            if error is None:
+                self._watch.note(self._relay)
+                self._await_outcomes(frozenset(self._watch.outbox_ids))
+        finally:
+            self._stop.set()
+            self._thread.join()
+
+    def _await_outcomes(self, outbox_ids: frozenset[int]) -> None:
+        """Until these have an outcome the producer still suffers from the fault that is over."""
+        outbox = Outbox(self._url)
+        try:
+            wait_until(
+                lambda: (
+                    not outbox.value(
+                        "select count(*) from app_outbox "
+                        "where outbox_id = any(%s) and status = 'PROCESSING'",
+                        list(outbox_ids),
+                    )
+                ),
+                "what was in flight at the fault has an outcome",
+                PATIENCE,
+            )
+        finally:
+            outbox.close()

@@ -36,6 +36,7 @@ test: system setup  ## Run the tests on a real PostgreSQL and a real Kafka (ARGS
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 chaos: system setup  ## Random faults on three Kafka nodes, then a table (SECONDS=600 SEED=7; ROUND=12 plays that one again)
+	$(if $(ROUND)$(ARGS),,@OUTBOX_BRIDGE_TEST_OUTAGE_SECONDS=40 $(BIN)/python -m pytest -q tests/crash/test_promise_6_an_outage_costs_no_attempt.py)
 	@$(BIN)/python -m tests.crash.chaos --seed $(SEED) --seconds $(SECONDS) $(if $(ROUND),--round $(ROUND)) $(ARGS)
 
 check: setup  ## ruff, mypy --strict, import-linter, SQL lint

@@ -26,7 +26,8 @@ TICK = 0.1
 STALL = 2.0
 """Seconds without any report of a destination's records after which its topic is looked at."""
 LOOK_TIMEOUT = 5.0
-_PROBE_TIMEOUT = 2.0
+_PROBE_TIMEOUT = 5.0
+"""Seconds: a client whose broker froze needs some to turn to another one."""
 _FIRST_PROBE = 0.5
 _LONGEST_PROBE = 5.0
 """Seconds between two probes of a cluster that does not answer."""

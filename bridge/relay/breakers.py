@@ -142,12 +142,3 @@ class Breakers:
                 for name, breaker in self._breakers.items()
                 if breaker.state in {State.OPEN, State.TRYING}
             }
-
-    def forget(self, keep: frozenset[str]) -> None:
-        """Drop the breakers of destinations that have no rows any more."""
-        with self._lock:
-            self._breakers = {
-                name: breaker
-                for name, breaker in self._breakers.items()
-                if name in keep or breaker.state is not State.CLOSED
-            }

@@ -48,6 +48,8 @@ class Producers:
         self._ending: list[_Line] = []
         self._lock = threading.Lock()
         self._done = threading.Event()
+        self.on_main: Callable[[Producer], None] = lambda _: None
+        """Hears of each new main producer."""
         self._log = structlog.get_logger("bridge.relay.producers")
 
     def main(self) -> Producer:
@@ -85,6 +87,8 @@ class Producers:
                 )
                 self._lines[name] = line
                 line.thread.start()
+                if name == MAIN:
+                    self.on_main(line.producer)
             return line.producer
 
     def _serve(self, line: _Line) -> None:

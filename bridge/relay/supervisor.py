@@ -232,8 +232,10 @@ class Relay:
             - relay.lease_margin
             - self._settings.kafka.message_timeout_ms / 1000,
         )
+        topics = Topics(self._producer_settings(), self._producers.main())
+        self._producers.on_main = topics.use
         watch = Watch(
-            Topics(self._producer_settings(), self._producers.main()),
+            topics,
             self._router,
             producers=self._producers,
             flight=self._flight,

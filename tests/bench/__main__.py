@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import LocalError
-from tests.bench import drain, fair, latency, retention, scale, writers
+from tests.bench import apart, drain, fair, latency, order, retention, scale, writers
 from tests.bench.debezium import ensure_jars
 from tests.bench.figures import BenchError, Findings
 from tests.bench.lab import Lab
@@ -34,6 +34,8 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "latency": latency.run,
     "writers": writers.run,
     "scale": scale.run,
+    "order": order.run,
+    "apart": apart.run,
     "fair": fair.run,
     "retention": retention.run,
 }

@@ -50,15 +50,21 @@ class Drain:
         return asdict(self)
 
 
-def drain_by_relay(lab: Lab, database: str, topic: str, rows: int) -> Drain:
+def drain_by_relay(
+    lab: Lab, database: str, topic: str, rows: int, *, keys: int | None = None
+) -> Drain:
     """Fill `rows` rows into a migrated database and let the relay send them until it is empty.
 
+    `keys`: they share so many ordering keys; without, they have none.
     Raises BenchError unless each row is in the topic exactly once and SENT.
     """
     server = lab.server()
     with server.connect(database) as connection:
         outbox.checkpoint(connection)
-        outbox.fill(connection, topic, rows)
+        if keys is None:
+            outbox.fill(connection, topic, rows)
+        else:
+            outbox.fill_keys(connection, topic, rows, keys)
         outbox.settle_down(connection)
         updates = outbox.updates(connection)
         start = outbox.wal_position(connection)
@@ -75,7 +81,7 @@ def drain_by_relay(lab: Lab, database: str, topic: str, rows: int) -> Drain:
         left = outbox.unsent(connection, topic)
         hot = outbox.hot_share(connection, updates, 2 * rows)
     arrival = _read(lab, topic)
-    if left or arrival.records != rows or arrival.keys != rows:
+    if left or arrival.records != rows or arrival.keys != (keys or rows):
         raise BenchError(
             f"the relay left {left} of {rows} rows unsent; the topic holds {arrival.records} "
             f"records with {arrival.keys} different keys"

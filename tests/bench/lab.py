@@ -21,7 +21,7 @@ from bridge.local.postgres import LocalPostgres
 from tests.bench.processes import cpu_seconds, family_cpu_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
 SERVER_SETTINGS = {"max_wal_size": "8GB"}
@@ -133,14 +133,14 @@ class Lab:
         return cpu_seconds(self.kafka.nodes[0].process.pid)
 
     @contextmanager
-    def topic(self) -> Iterator[str]:
+    def topic(self, settings: Mapping[str, str] | None = None) -> Iterator[str]:
         """Make a topic of a fresh name and delete it again.
 
         Its records carry the time at which the broker appended them.
         """
         name = f"bench-{next(_numbers)}"
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers}, logger=_silent)
-        config = {"message.timestamp.type": "LogAppendTime"}
+        config = {"message.timestamp.type": "LogAppendTime", **(settings or {})}
         new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=1, config=config)
         admin.create_topics([new])[name].result(30)
         try:

@@ -101,17 +101,66 @@ def add_tomorrow(connection: psycopg.Connection[Any], destination: str, rows: in
     )
 
 
-def add_parked(connection: psycopg.Connection[Any], destination: str, rows: int) -> None:
-    """Insert rows of a destination that is not being sent: their queue entries are parked."""
+def add_paused(connection: psycopg.Connection[Any], destination: str, rows: int) -> None:
+    """Insert rows of a destination that is not being sent: an operator has paused it."""
+    connection.execute(
+        "insert into app_outbox_control (destination, paused, reason) values (%s, true, 'bench')",
+        [destination],
+    )
+    for start in range(-rows, 0, _ROWS_OF_SET_UP):
+        connection.execute(
+            f"insert into app_outbox ({_COLUMNS}) select {_VALUES} "
+            "from generate_series(%(start)s::bigint, %(end)s::bigint) as g",
+            {
+                "destination": destination,
+                "start": start,
+                "end": min(start + _ROWS_OF_SET_UP, 0) - 1,
+            },
+        )
+
+
+def fill_keys(connection: psycopg.Connection[Any], destination: str, rows: int, keys: int) -> None:
+    """Insert rows that are due, 1,000 to a transaction, which share `keys` ordering keys."""
+    for start in range(1, rows + 1, _ROWS_A_TRANSACTION):
+        connection.execute(
+            f"insert into app_outbox ({_COLUMNS}, ordering_key) "
+            f"select {_VALUES}, 'key-' || g %% %(keys)s "
+            "from generate_series(%(start)s::bigint, %(end)s::bigint) as g",
+            {
+                "destination": destination,
+                "start": start,
+                "end": min(start + _ROWS_A_TRANSACTION, rows + 1) - 1,
+                "keys": keys,
+            },
+        )
+
+
+def add_held(connection: psycopg.Connection[Any], destination: str, rows: int) -> None:
+    """Insert a FAILED row with ordering key and `rows` more of that key, which wait behind it."""
     with _without_triggers(connection):
         connection.execute(
-            "with added as ("
-            f"insert into app_outbox ({_COLUMNS}) select {_VALUES} "
-            "from generate_series(%(start)s::bigint, -1) as g "
-            "returning outbox_id, destination, next_run_at) "
-            "insert into app_outbox_queue (outbox_id, destination, next_run_at, parked) "
-            "select outbox_id, destination, next_run_at, 'p' from added",
-            {"destination": destination, "start": -rows},
+            f"insert into app_outbox ({_COLUMNS}, ordering_key, status, last_error_code) "
+            f"select {_VALUES}, 'held', "
+            "case when g = %(start)s then 'FAILED' else 'PENDING' end, 'X' "
+            "from generate_series(%(start)s::bigint, -1) as g",
+            {"destination": destination, "start": -rows - 1},
+        )
+        connection.execute(
+            "insert into app_outbox_queue "
+            "(outbox_id, destination, next_run_at, lane, key_hash, parked) "
+            "select outbox_id, destination, next_run_at, "
+            "hashtext('held') & 63, hashtext('held'), 'k' "
+            "from app_outbox where ordering_key = 'held' and status = 'PENDING'"
+        )
+        connection.execute(
+            "insert into app_outbox_failed (outbox_id, destination, event_type, error_code) "
+            "select outbox_id, destination, event_type, 'X' from app_outbox where status = 'FAILED'"
+        )
+        connection.execute(
+            "insert into app_outbox_hold "
+            "(destination, ordering_key, outbox_id, key_hash, lane, boundary, error_code) "
+            "select destination, 'held', outbox_id, hashtext('held'), hashtext('held') & 63, "
+            "outbox_id, 'X' from app_outbox where status = 'FAILED'"
         )
 
 
@@ -204,12 +253,13 @@ def hot_share(connection: psycopg.Connection[Any], before: Updates, expected: in
 
 
 def unsent(connection: psycopg.Connection[Any], destination: str) -> int:
-    """Return how many due rows of a destination are not SENT."""
+    """Return how many due rows of a destination are not SENT, those of `add_held` left out."""
     return int(
         _value(
             connection,
             "select count(*) from app_outbox "
-            "where destination = %s and status <> 'SENT' and next_run_at <= now()",
+            "where destination = %s and status <> 'SENT' and next_run_at <= now() "
+            "and ordering_key is distinct from 'held'",
             destination,
         )
     )

@@ -56,7 +56,7 @@ def _tomorrow(lab: Lab, sizes: Sizes, database: str, topic: str) -> Iterator[Non
 @contextmanager
 def _other(lab: Lab, sizes: Sizes, database: str, topic: str) -> Iterator[None]:
     with lab.server().connect(database) as connection:
-        outbox.add_parked(connection, f"{topic}-other", sizes.other_rows)
+        outbox.add_paused(connection, f"{topic}-other", sizes.other_rows)
     yield
 
 
@@ -68,7 +68,7 @@ def run(lab: Lab, sizes: Sizes, peer: Path | None) -> Findings:
         Variant(f"beside {sizes.sent_rows:,} SENT rows", _sent, 0.9),
         Variant("under a held snapshot", _snapshot, 0.7),
         Variant(f"beside {sizes.tomorrow_rows:,} rows due tomorrow", _tomorrow, 0.95),
-        Variant(f"beside {sizes.other_rows:,} rows of a parked destination", _other, 0.95),
+        Variant(f"beside {sizes.other_rows:,} rows of a paused destination", _other, 0.95),
     )
     for variant in variants:
         plain: list[float] = []

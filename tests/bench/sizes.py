@@ -24,6 +24,8 @@ class Sizes:
     tomorrow_rows: int = 100_000
     other_rows: int = 500_000
     fair_rows: int = 500_000
+    held_rows: int = 200_000
+    sick_rows: int = 100_000
 
 
 FULL = Sizes()
@@ -42,5 +44,7 @@ QUICK = Sizes(
     tomorrow_rows=20_000,
     other_rows=100_000,
     fair_rows=100_000,
+    held_rows=20_000,
+    sick_rows=20_000,
 )
 """Ends within five minutes on two cores; too small for figures to quote."""

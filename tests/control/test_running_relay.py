@@ -70,19 +70,26 @@ def acted_after(outbox: Outbox, action: str, first_or_last: str) -> float:
     return seconds
 
 
+ORDER = pytest.mark.parametrize(
+    "keys", [{}, {"ordering_key": "k"}], ids=["without key", "with ordering key"]
+)
+
+
+@ORDER
 @pytest.mark.parametrize("everything", [False, True], ids=["one", "all"])
 def test_a_pause_acts_within_two_seconds_and_survives_a_restart(
     outbox: Outbox,
     start_relay: StartRelayFunction,
     new_topic: NewTopicFunction,
     run_cli: RunCliFunction,
+    keys: dict[str, str],
     *,
     everything: bool,
 ) -> None:
     slow, other = new_topic("slow"), new_topic("other")
     which = () if everything else (slow,)
     run_cli("limit", slow, "--rows-per-second", "100", *WHY)
-    outbox.add(6000, slow, prefix="slow")
+    outbox.add(6000, slow, prefix="slow", **keys)
     relay = start_relay()
     wait_for_more(outbox, slow)
 
@@ -123,34 +130,38 @@ def test_a_relay_that_would_sleep_for_an_hour_is_woken_by_a_resume(
     outbox.wait_for("SENT", ids)
 
 
+@ORDER
 def test_a_run_until_empty_does_not_wait_for_what_is_paused(
     outbox: Outbox,
     run_relay: RunRelayFunction,
     new_topic: NewTopicFunction,
     run_cli: RunCliFunction,
+    keys: dict[str, str],
 ) -> None:
     paused, free = new_topic("paused"), new_topic("free")
     run_cli("pause", paused, *WHY)
-    kept = outbox.add(5, paused, prefix="kept")
-    outbox.add(5, free, prefix="free")
+    kept = outbox.add(5, paused, prefix="kept", **keys)
+    outbox.add(5, free, prefix="free", **keys)
     assert run_relay()["sent"] == 5
     assert {row.status for row in outbox.rows(kept)} == {"PENDING"}
     run_cli("pause", *WHY)
-    outbox.add(5, free, prefix="late")
+    outbox.add(5, free, prefix="late", **keys)
     assert run_relay()["sent"] == 0
     run_cli("resume", *WHY)
     run_cli("resume", paused, *WHY)
     assert run_relay()["sent"] == 10
 
 
+@ORDER
 def test_a_claim_takes_no_more_rows_than_the_switch_says(
     outbox: Outbox,
     run_relay: RunRelayFunction,
     new_topic: NewTopicFunction,
     run_cli: RunCliFunction,
+    keys: dict[str, str],
 ) -> None:
     topic = new_topic()
-    outbox.add(40, topic)
+    outbox.add(40, topic, **keys)
     run_cli("batch", "--rows", "3", *WHY)
     assert run_relay("--once")["sent"] == 3
     run_cli("batch", topic, "--rows", "7", *WHY)

@@ -74,11 +74,11 @@ class Batch:
 
 
 class Ack(NamedTuple):
-    """The broker acknowledged a row's record."""
+    """The broker acknowledged a row's record. `offset`: None where it told none."""
 
     outbox_id: int
     partition: int
-    offset: int
+    offset: int | None
     batch: Batch
 
 

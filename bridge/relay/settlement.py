@@ -75,8 +75,9 @@ class Settlement:
         parameters = {
             **_fences(outbox_ids, batches),
             "partitions": array(partitions),
-            # Where a retried batch was recognised as a duplicate, the broker tells no offset.
-            "offsets": array(offset if offset >= 0 else -1 for offset in offsets),
+            # Where a retried batch was recognised as a duplicate, the broker tells no offset, and
+            # the client says None.
+            "offsets": array(-1 if offset is None or offset < 0 else offset for offset in offsets),
             "finished_claims": [batch.claim_id for batch in finished],
             "routed_destinations": list(routed),
             "routed_topics": list(routed.values()),

@@ -150,8 +150,8 @@ def test_answers_to_produce_requests_alone_are_changed() -> None:
         )
 
     def answer(correlation: int) -> bytes:
-        # Correlation id, no tags; one topic "t" with one partition 0, error 0, then the rest.
-        body = correlation.to_bytes(4, "big") + b"\0\x02\x02t\x02" + bytes(4) + bytes(2) + b"rest"
+        # Correlation id, no tags; one topic "t" with partition 0: code, offset, then the rest.
+        body = correlation.to_bytes(4, "big") + b"\0\x02\x02t\x02" + bytes(4) + bytes(10) + b"rest"
         return len(body).to_bytes(4, "big") + body
 
     sent = request(3, 9, 1) + request(0, 9, 2) + request(0, 9, 3)
@@ -159,6 +159,6 @@ def test_answers_to_produce_requests_alone_are_changed() -> None:
     assert change(answer(1)) == answer(1)
     back = answer(2)
     changed = change(back[:7]) + change(back[7:])
-    assert changed == back.replace(bytes(2) + b"rest", b"\0\x2drest")
+    assert changed == back.replace(bytes(10) + b"rest", b"\0\x2d" + b"\xff" * 8 + b"rest")
     assert change(answer(3)) == answer(3)
     assert errors.given == 1

@@ -15,7 +15,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.fixtures.kafka import read_topic, silent
 from tests.fixtures.postgres import on_one_server
-from tests.fixtures.produce_errors import OUT_OF_ORDER_SEQUENCE_NUMBER, ProduceErrors
+from tests.fixtures.produce_errors import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ProduceErrors,
+)
 from tests.fixtures.proxied_kafka import ProxiedKafka
 from tests.fixtures.relays import PATIENCE, assert_places_hold, ids_of
 from tests.fixtures.waiting import wait_until
@@ -111,6 +115,35 @@ def test_a_fatal_error_of_the_idempotent_producer_needs_no_restart_by_hand(
     assert copies.keys() == {row.outbox_id for row in rows}
     assert {outbox_id for outbox_id, count in copies.items() if count > 1} <= set(hit)
     assert relay.stop()["lost_leases"] == 0
+
+
+def test_an_acknowledgement_without_an_offset_is_one(
+    outbox: Outbox,
+    broker: ProxiedKafka,
+    errors: ProduceErrors,
+    create: NewTopicFunction,
+    start: StartRelayFunction,
+) -> None:
+    """Met in our own runs: a repeated batch is known to the broker, which tells no offset then.
+
+    The client reports success and None as the offset. It happens when an answer is lost, and with
+    the first records of a cluster that has just come up.
+    """
+    topic = create()
+    warm = outbox.add(5, topic, prefix="warm")
+    relay = start()
+    outbox.wait_for("SENT", warm)
+
+    errors.pending.append(DUPLICATE_SEQUENCE_NUMBER)
+    (row,) = outbox.wait_for("SENT", outbox.add(1, topic, prefix="hit"))
+    later = outbox.wait_for("SENT", outbox.add(5, topic, prefix="later"))
+
+    assert (row.sent_partition, row.sent_offset) == (0, -1)
+    records = read_topic(broker.direct_servers, topic, timeout=60)
+    assert_places_hold(later, records)
+    assert ids_of(records) == [*warm, row.outbox_id, *(one.outbox_id for one in later)]
+    assert relay.process.running
+    relay.stop()
 
 
 def test_headers_travel_on_every_way_that_a_record_can_take(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -35,7 +36,7 @@ def main() -> int:
     outcomes: list[Outcome] = []
     folder = Path(tempfile.mkdtemp(prefix="outbox-bridge-chaos-"))
     started = time.monotonic()
-    print(f"seed {arguments.seed}; the relays' output is kept in {folder}", flush=True)
+    print(f"seed {arguments.seed}; the relays write to {folder}, kept if a round fails", flush=True)
     with Stage(folder) as stage:
         end = time.monotonic() + arguments.seconds
         for number, fault in _rounds(arguments):
@@ -53,6 +54,8 @@ def main() -> int:
             f"make chaos SEED={arguments.seed} ROUND={outcome.number}"
             + (f" ARGS={shlex.quote(only)}" if only else "")
         )
+    if not broken:
+        shutil.rmtree(folder)
     print(last_line(outcomes), flush=True)
     return 1 if broken else 0
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError as ClientError
@@ -15,6 +17,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _client_log = logging.getLogger("bridge.kafka.client")
+
+
+class Calm(logging.Filter):
+    """Lets a line of librdkafka through only if none of its kind came in the last `seconds`.
+
+    A client without brokers reports each attempt to connect, to each broker. Its lines begin with
+    their kind: `FAIL [rdkafka#producer-1] …`.
+    """
+
+    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._clock = clock
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to log the line."""
+        kind = record.getMessage().partition(" ")[0]
+        now = self._clock()
+        if now - self._last.get(kind, -math.inf) < self._seconds:
+            return False
+        self._last[kind] = now
+        return True
+
+
+_client_log.addFilter(Calm())
 
 # Above librdkafka's own default of 1,000,000, so that a payload at enqueue's limit passes with its
 # key and headers; below the broker's default max.message.bytes of 1,048,588.

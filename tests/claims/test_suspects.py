@@ -247,3 +247,21 @@ def test_a_suspect_that_is_gone_is_forgotten(conn: Conn, rescuer: Desk, statemen
     assert deaths(conn) == []
     rescuer.reconciler.reconcile()
     assert count(conn, "app_outbox_queue") == 0
+
+
+def test_a_suspect_behind_a_failed_head_is_not_due(conn: Conn, rescuer: Desk) -> None:
+    """A run that ends when nothing is due must not wait for it."""
+    rescuer.take_all_lanes()
+    (head,) = insert(conn, ordering_key="k")
+    (suspect,) = insert(conn, ordering_key="k")
+    for _ in range(2):
+        rescuer.claim_ordered()
+        die(conn, rescuer)
+    assert rescuer.session.value("find_due")
+    rescuer.fail(rescuer.claim_suspect(), final=True)
+    assert ids(rescuer.claim_suspect()) == []
+    assert not rescuer.session.value("find_due")
+    conn.execute("update app_outbox set status = 'CANCELLED' where outbox_id = %s", [head])
+    assert rescuer.session.value("find_due")
+    rescuer.return_followers()
+    assert ids(rescuer.claim_suspect()) == [suspect]

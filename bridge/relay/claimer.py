@@ -294,14 +294,15 @@ class Claimer:
             if not lanes:
                 return 0
             first = self._first_lane % len(lanes)
+            # A single claim takes what there is; of many, each leaves room for other lanes.
+            quota = rows if self._run.once else self._lane_quota(rows, len(lanes))
             started = time.monotonic()
             claimed = self._session.rows(
                 "claim_ordered",
                 self._parameters(claim_id)
                 | {
                     "lanes": array(lanes[first:] + lanes[:first]),
-                    # A single claim takes what there is; of many, each leaves room for other lanes.
-                    "lane_quota": rows if self._run.once else self._lane_quota(rows, len(lanes)),
+                    "lane_quota": quota,
                     "destinations": destinations,
                     "quotas": array([rows] * len(destinations)),
                     "batch_rows": rows,
@@ -313,10 +314,17 @@ class Claimer:
                 share = -(-rows // len(destinations))
                 self._pairs.record({name: given[name] for name in destinations}, share)
             self._enter(claim_id, claimed, started)
-        # Nothing although lanes have rows: perhaps the first of a lane wait for a row that somebody
-        # has locked. Looking further finds the keys behind them.
-        self._lane_reach = 1 if taken else min(2 * self._lane_reach, _LONGEST_REACH)
-        return taken
+        if taken >= rows:
+            self._lane_reach = max(1, self._lane_reach // 2)
+            return taken
+        if claimed and max(Counter(row[12] for row in claimed).values()) < quota:
+            self._lane_reach = 1
+            return taken
+        # Some lane has more than its quota while others have less: one key's backlog. Or nothing
+        # was found although lanes have rows: perhaps the first of a lane wait for a row that
+        # somebody has locked. Looking further finds the rest, and the keys behind them.
+        self._lane_reach = min(2 * self._lane_reach, _LONGEST_REACH)
+        return rows if claimed else taken
 
     def _lane_quota(self, rows: int, lanes: int) -> int:
         return max(1, -(-rows * 4 // lanes)) * self._lane_reach

@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Most tests wait for processes they started: three workers keep two cores busy.
 WORKERS ?= 3
+# The chaos run: how long, and which dice.
+SECONDS ?= 600
+SEED ?= 7
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test check bench lock format clean
+.PHONY: help setup system demo test chaos check bench lock format clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -23,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml bridge/version.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-system:  ## As root: install the system programs that tests and demo use (Java, Maven, PostgreSQL 15)
+system:  ## As root: install the system programs that tests and demo use (Java, Maven, PostgreSQL 15, PgBouncer)
 	@sh .ci/system-packages
 
 demo: setup  ## Run the whole thing on a real PostgreSQL and a real Kafka (MESSAGES=20000)
@@ -31,6 +34,10 @@ demo: setup  ## Run the whole thing on a real PostgreSQL and a real Kafka (MESSA
 
 test: system setup  ## Run the tests on a real PostgreSQL and a real Kafka (ARGS="-k name", WORKERS=0 for one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+chaos: system setup  ## Random faults on three Kafka nodes, then a table (SECONDS=600 SEED=7; ROUND=12 plays that one again)
+	$(if $(ROUND)$(ARGS),,@OUTBOX_BRIDGE_TEST_OUTAGE_SECONDS=40 $(BIN)/python -m pytest -q tests/crash/test_promise_6_an_outage_costs_no_attempt.py)
+	@$(BIN)/python -m tests.crash.chaos --seed $(SEED) --seconds $(SECONDS) $(if $(ROUND),--round $(ROUND)) $(ARGS)
 
 check: setup  ## ruff, mypy --strict, import-linter, SQL lint
 	$(BIN)/ruff check .

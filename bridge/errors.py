@@ -11,6 +11,7 @@ OutboxError
 ├── KafkaError              Kafka refused or could not be reached
 ├── LocalError              a local PostgreSQL or Kafka could not be started
 └── OperationError          an operator's command does not fit the row's state
+    └── InvalidSwitchError      a reason, number or window given for a switch is unusable
 """
 
 from __future__ import annotations
@@ -58,3 +59,7 @@ class LocalError(OutboxError):
 
 class OperationError(OutboxError):
     """An operator's command does not fit the state of the row it names."""
+
+
+class InvalidSwitchError(OperationError, ValueError):
+    """What was given for a run-time switch is unusable (no reason, no window, an unknown zone)."""

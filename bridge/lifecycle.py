@@ -34,6 +34,10 @@ class ErrorCode(StrEnum):
     """The destination maps to a name that no Kafka topic can have."""
     MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
     """The record alone is larger than the producer or the topic accepts."""
+    UNKNOWN_TOPIC = "UNKNOWN_TOPIC"
+    """The topic does not exist and `missing_topic = "fail"` says not to wait for it."""
+    NO_LEADER = "NO_LEADER"
+    """The record's partition has no leader; the row waits, uncharged."""
     CANNOT_ENCODE = "CANNOT_ENCODE"
     """The row cannot be turned into a Kafka record (a header that is not a string …)."""
 

@@ -36,6 +36,25 @@ RESERVED_HEADERS = frozenset(
 )
 """Record headers that the relay writes itself; a row's own headers must not use these names."""
 
+HEADER_DEAD_LETTER_CODE = "dead-letter-code"
+HEADER_DEAD_LETTER_REASON = "dead-letter-reason"
+HEADER_DEAD_LETTER_TOPIC = "dead-letter-topic"
+HEADER_DEAD_LETTER_DESTINATION = "dead-letter-destination"
+HEADER_DEAD_LETTER_ATTEMPTS = "dead-letter-attempts"
+HEADER_DEAD_LETTER_FAILED_AT = "dead-letter-failed-at"
+
+DEAD_LETTER_HEADERS = frozenset(
+    {
+        HEADER_DEAD_LETTER_CODE,
+        HEADER_DEAD_LETTER_REASON,
+        HEADER_DEAD_LETTER_TOPIC,
+        HEADER_DEAD_LETTER_DESTINATION,
+        HEADER_DEAD_LETTER_ATTEMPTS,
+        HEADER_DEAD_LETTER_FAILED_AT,
+    }
+)
+"""Further headers of a record in a dead-letter topic; a row's own of these names give way there."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:

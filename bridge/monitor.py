@@ -1,4 +1,4 @@
-"""Backlog snapshot: what is unsent, failed and sent, and who is sending.
+"""Backlog snapshot: what is unsent, failed and sent, who is sending, and what holds it back.
 
 The one source of these figures for metrics, command line and console.
 """
@@ -16,6 +16,7 @@ from bridge.database.reading import one_snapshot
 from bridge.database.statements import load
 from bridge.database.template import advisory_class
 from bridge.lifecycle import Status
+from bridge.switches import SwitchView, list_switches
 
 if TYPE_CHECKING:
     import psycopg
@@ -97,6 +98,7 @@ class Backlog:
     destinations: dict[str, DestinationBacklog]
     failures: list[FailureGroup]
     relays: list[RelayView]
+    switches: list[SwitchView] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[Status, int]:
@@ -151,7 +153,8 @@ def snapshot(conn: psycopg.Connection[Any], schema: str = "public") -> Backlog:
         for group in failures:
             of(group.destination).counts[Status.FAILED] += group.count
         registered = relays(conn, schema)
-    return Backlog(taken_at, dict(sorted(destinations.items())), failures, registered)
+        switches = list_switches(conn, schema)
+    return Backlog(taken_at, dict(sorted(destinations.items())), failures, registered, switches)
 
 
 def relays(conn: psycopg.Connection[Any], schema: str = "public") -> list[RelayView]:

@@ -44,6 +44,7 @@ class Rule:
     topic: str | None = None
     key: KeyChoice = KeyChoice.AUTO
     on_failure: OnFailure = OnFailure.BLOCK
+    dead_letter: str | None = None
 
     @property
     def is_pattern(self) -> bool:
@@ -60,6 +61,8 @@ class Route:
     problem: str | None = None
     """Why no record can ever go there, or None."""
     on_failure: OnFailure = OnFailure.BLOCK
+    dead_letter: str | None = None
+    """Topic that gets the record of a row that ends FAILED, or None."""
 
 
 class Router:
@@ -89,6 +92,7 @@ class Router:
                 topic=topic,
                 key=rule.key,
                 problem=topic_problem(topic),
+                dead_letter=rule.dead_letter,
                 on_failure=rule.on_failure,
             )
             self._known[destination] = known

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from bridge.settings import Settings
 
+_SHORTEST_AUDIT = 30 * 86400.0
+"""The schema's own limit: a shorter time would let a mistake wipe what an audit is for."""
 _SECRET_FIELDS = frozenset({"url", "direct_url", "database_url"})
 
 
@@ -56,7 +58,13 @@ def _written_path(path: SettingPath, layer: Layer) -> SettingPath:
 
 def contradictions(settings: Settings) -> list[str]:
     """Write a line for each rule between settings that does not hold, with the way out."""
-    return [*_times(settings), *_sizes(settings), *_routes(settings), *_kafka(settings)]
+    return [
+        *_times(settings),
+        *_sizes(settings),
+        *_retention(settings),
+        *_routes(settings),
+        *_kafka(settings),
+    ]
 
 
 def _number(value: float) -> str:
@@ -135,6 +143,26 @@ def _sizes(settings: Settings) -> Iterator[str]:
                 f"{shown('relay', smaller)} must not be more than {shown('relay', larger)}: "
                 f"a batch must fit into what may be in flight; lower {smaller} or raise {larger}"
             )
+
+
+def _retention(settings: Settings) -> Iterator[str]:
+    retention, shown = settings.retention, _Shown(settings)
+    if retention.audit is not None and retention.audit < _SHORTEST_AUDIT:
+        yield (
+            f'{shown("retention", "audit")} must be at least 30 days: use "30d" or more, or "keep"'
+        )
+    if retention.archive == "file" and retention.archive_file is None:
+        where = settings.origin("retention", "archive").where
+        yield (
+            f'retention.archive = "file" ({where}) needs retention.archive_file: '
+            "name the file that pruned rows are appended to"
+        )
+    if retention.archive != "file" and retention.archive_file is not None:
+        where = settings.origin("retention", "archive_file").where
+        yield (
+            f"retention.archive_file is set ({where}) and would not be used: "
+            'set retention.archive = "file", or remove it'
+        )
 
 
 def _routes(settings: Settings) -> Iterator[str]:

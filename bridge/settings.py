@@ -12,6 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,11 @@ def _seconds(value: object) -> object:
     return value
 
 
+def _age(value: object) -> object:
+    """Read `"keep"` as: for ever, everything else as a time span."""
+    return None if value == "keep" else _seconds(value)
+
+
 def _not_empty(value: object) -> object:
     """Read an empty text as: not set."""
     return None if value == "" else value
@@ -93,6 +99,10 @@ def _property(value: object) -> object:
 
 Seconds = Annotated[
     float, BeforeValidator(_seconds), Field(gt=0, le=366 * 86400, allow_inf_nan=False)
+]
+Age = Annotated[
+    Annotated[float, Field(gt=0, le=100 * 366 * 86400, allow_inf_nan=False)] | None,
+    BeforeValidator(_age),
 ]
 Rows = Annotated[int, Field(ge=1, le=1_000_000)]
 Url = Annotated[SecretStr | None, BeforeValidator(_not_empty)]
@@ -187,6 +197,8 @@ class RelaySettings(_Section):
     settle_interval: Seconds = 0.02
     settle_rows: Rows = 4000
     lock_timeout: Seconds = 0.1
+    missing_topic: Literal["wait", "fail", "create"] = "wait"
+    """What becomes of rows whose topic does not exist (after the broker's own auto-creation)."""
     rescue_interval: Seconds = 1.0
     reconcile_interval: Seconds = 3600.0
     max_claims: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -201,12 +213,29 @@ class RetrySettings(_Section):
     jitter: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
 
 
+class RetentionSettings(_Section):
+    """How long what is done with stays, in seconds; None (`"keep"`) means for ever."""
+
+    sent: Age = 7 * 86400.0
+    """SENT and CANCELLED rows. A key whose row is gone is new again: the window of duplicates."""
+    failed: Age = None
+    audit: Age = None
+    counters: Age = 90 * 86400.0
+    """After this time the daily counts become one; no total changes."""
+    archive: Literal["none", "table", "file"] = "none"
+    archive_file: Annotated[Path | None, BeforeValidator(_not_empty)] = None
+    interval: Seconds = 60.0
+    batch_rows: Annotated[int, Field(ge=1, le=10_000)] = 1000
+
+
 class RouteSettings(_Section):
     """Where a destination (or a shell-style pattern of them) goes, and what the record key is."""
 
     destination: Annotated[str, Field(min_length=1, max_length=200)]
     topic: Annotated[str, AfterValidator(_topic)] | None = None
     key: KeyChoice = KeyChoice.AUTO
+    dead_letter: Annotated[str, AfterValidator(_topic)] | None = None
+    """Topic that gets the record of a row that ends FAILED; the row stays FAILED all the same."""
     on_failure: OnFailure = OnFailure.BLOCK
     """What a failed row does to later rows of its ordering key."""
 
@@ -242,6 +271,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     relay: RelaySettings = Field(default_factory=RelaySettings)
     retry: RetrySettings = Field(default_factory=RetrySettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
     routes: tuple[RouteSettings, ...] = ()
     log: LogSettings = Field(default_factory=LogSettings)
     local: LocalSettings = Field(default_factory=LocalSettings)
@@ -265,7 +295,7 @@ class Settings(BaseSettings):
     def router(self) -> Router:
         """Build the map from destinations to topics."""
         return Router(
-            Rule(route.destination, route.topic, route.key, route.on_failure)
+            Rule(route.destination, route.topic, route.key, route.on_failure, route.dead_letter)
             for route in self.routes
         )
 
@@ -287,6 +317,27 @@ class Settings(BaseSettings):
 def is_color_wanted() -> bool:
     """Tell whether NO_COLOR (https://no-color.org) is unset or empty."""
     return not os.environ.get("NO_COLOR")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """What systemd (or another that speaks its protocol) asks of this process.
+
+    `socket` is where it listens, None where there is none; `watchdog` is the longest time in
+    seconds between two signs of life, None where none are asked for.
+    """
+
+    socket: str | None = None
+    watchdog: float | None = None
+
+
+def service_manager() -> ServiceManager:
+    """Read NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, as sd_notify(3) describes them."""
+    address = os.environ.get("NOTIFY_SOCKET") or None
+    usec = os.environ.get("WATCHDOG_USEC", "")
+    is_ours = os.environ.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
+    asked = address is not None and is_ours and usec.isdecimal() and int(usec) > 0
+    return ServiceManager(address, int(usec) / 1_000_000 if asked else None)
 
 
 def child_environment(settings: Mapping[str, str]) -> dict[str, str]:

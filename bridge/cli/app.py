@@ -34,7 +34,8 @@ class _Entry:
     section: str
 
 
-_RUN, _LOOK, _SET_UP, _TRY = "Send", "Look and write", "Set up", "Try it"
+_RUN, _LOOK, _STEER = "Send", "Look and write", "Steer"
+_SET_UP, _TRY = "Set up", "Try it"
 
 _COMMANDS: dict[str, _Entry] = {
     "relay": _Entry("bridge.cli.relay:relay", "Send the outbox to Kafka.", _RUN),
@@ -46,7 +47,16 @@ _COMMANDS: dict[str, _Entry] = {
     "health": _Entry(
         "bridge.cli.health:health", "Check database, schema, Kafka and relays.", _LOOK
     ),
+    "pause": _Entry("bridge.cli.control:pause", "Stop sending to one or all destinations.", _STEER),
+    "resume": _Entry("bridge.cli.control:resume", "Take a pause back.", _STEER),
+    "limit": _Entry(
+        "bridge.cli.control:limit", "Limit the rows a second, over all relays.", _STEER
+    ),
+    "batch": _Entry("bridge.cli.control:batch", "Limit the rows taken in one claim.", _STEER),
+    "quiet": _Entry("bridge.cli.control:quiet", "Send nothing within daily hours.", _STEER),
+    "switches": _Entry("bridge.cli.control:switches", "List the switches that are set.", _STEER),
     "migrate": _Entry("bridge.cli.migrate:app", "Create or change the schema.", _SET_UP),
+    "prune": _Entry("bridge.cli.prune:prune", "Delete what retention does not keep.", _SET_UP),
     "repair": _Entry("bridge.cli.repair:repair", "Find what triggers did not see.", _SET_UP),
     "config": _Entry("bridge.cli.config:app", "Show the effective settings.", _SET_UP),
     "local": _Entry("bridge.cli.local:app", "Run PostgreSQL and Kafka on this machine.", _TRY),

@@ -6,6 +6,7 @@ from bridge.errors import (
     ConfigurationError,
     DuplicateKeyMismatch,
     InvalidMessageError,
+    InvalidSwitchError,
     OperationError,
     OutboxError,
     SchemaError,
@@ -24,7 +25,7 @@ BROKEN_PIPE = 141
 
 def exit_code(error: OutboxError) -> int:
     """Return the exit code that stands for an error."""
-    if isinstance(error, ConfigurationError | InvalidMessageError):
+    if isinstance(error, ConfigurationError | InvalidMessageError | InvalidSwitchError):
         return USAGE
     if isinstance(error, SchemaError | OperationError | DuplicateKeyMismatch):
         return PRECONDITION

@@ -16,7 +16,7 @@ from bridge.cli.options import (
     SchemaOption,
     settings_from,
 )
-from bridge.cli.output import Output
+from bridge.cli.output import Output, moment
 from bridge.errors import OutboxError
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def health(
     """Check that database, schema and Kafka are reachable, and tell which relays live.
 
     Exits with 0 where all is well and with 1 where a check failed. That no relay lives is only a
-    warning, since a relay may also run now and then (`relay --once`), unless --require-relay.
+    warning, since a relay may also run now and then (`relay --once`), unless --require-relay. So is
+    a pause of all destinations.
 
     Examples:
       outbox-bridge health
@@ -88,6 +89,7 @@ def _check_database(
     from bridge.database.migrations import Migrator  # noqa: PLC0415 - slow to import
     from bridge.database.reading import reading, translated  # noqa: PLC0415 - likewise
     from bridge.monitor import RelayState, relays, snapshot  # noqa: PLC0415 - likewise
+    from bridge.switches import list_switches  # noqa: PLC0415 - likewise
 
     name = settings.database.schema_name
     checks: list[Check] = []
@@ -105,6 +107,16 @@ def _check_database(
             return Check("relays", "ok", f"{len(living)} living: {', '.join(living)}")
         return Check("relays", "failed" if require_relay else "warning", "no relay lives")
 
+    def check_switches() -> Check:
+        with translated(name):
+            stops = [one for one in list_switches(conn, name) if one.is_stop_of_all]
+        if not stops:
+            return Check("switches", "ok", "sending is not paused")
+        (stop,) = stops
+        since = moment(stop.changed_at)
+        why = f"all destinations are paused by {stop.changed_by} since {since}: {stop.reason}"
+        return Check("switches", "warning", why)
+
     def check_wait(limit: float) -> Check:
         with translated(name):
             oldest = snapshot(conn, name).oldest_unsent_seconds or 0.0
@@ -121,12 +133,14 @@ def _check_database(
             checks.append(_attempt("schema", check_schema))
             if checks[-1].state == "ok":
                 checks.append(_attempt("relays", check_relays))
+                checks.append(_attempt("switches", check_switches))
                 if max_wait is not None:
                     checks.append(_attempt("wait", lambda: check_wait(max_wait)))
     except OutboxError as error:
         checks.append(Check("database", "failed", str(error)))
     known = {check.name for check in checks}
-    wanted = ["database", "schema", "relays", *(["wait"] if max_wait is not None else [])]
+    wanted = ["database", "schema", "relays", "switches"]
+    wanted += ["wait"] if max_wait is not None else []
     checks += [Check(one, "skipped", "see above") for one in wanted if one not in known]
     return checks
 

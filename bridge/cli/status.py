@@ -13,6 +13,7 @@ from bridge.cli.options import (
     settings_from,
 )
 from bridge.cli.output import Cell, Output, age, moment
+from bridge.cli.switch_table import switch_table
 from bridge.lifecycle import Status
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def status(
     schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what is unsent, failed and sent, and which relays live.
+    """Show what is unsent, failed and sent, which switches are set and which relays live.
 
     The counts are exact: they are all of one moment. `due` rows may go out now, `later` rows wait
     for their next_run_at; `oldest` tells since when the longest waiting row could have gone out.
@@ -58,6 +59,7 @@ def _document(backlog: Backlog, schema: str) -> dict[str, Any]:
         "oldest_unsent_seconds": backlog.oldest_unsent_seconds,
         "destinations": {name: asdict(one) for name, one in backlog.destinations.items()},
         "failures": backlog.failures,
+        "switches": [asdict(switch) for switch in backlog.switches],
         "relays": [{**asdict(relay), "state": relay.state} for relay in backlog.relays],
     }
 
@@ -95,6 +97,9 @@ def _tables(output: Output, backlog: Backlog) -> None:
                 for group in backlog.failures
             ],
         )
+    if backlog.switches:
+        output.line()
+        switch_table(output, backlog.switches)
     output.line()
     if not backlog.relays:
         output.line("No relay is registered.")

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
+from bridge.kafka.failure_table import FATAL, LASTING, VERDICTS, FailureClass, Verdict
 
-class FailureClass(StrEnum):
-    """How far a failure reaches."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-    MESSAGE = "message"
-    """The record itself is refused; sending it again as it is cannot help."""
-    DELIVERY = "delivery"
-    """Anything else: the same record may well go through later."""
-    FATAL = "fatal"
-    """The producer is unusable; a new one is needed."""
+__all__ = ["FailureClass", "Verdict", "classify", "verdict_of"]
 
-
-# A refused record takes its whole librdkafka batch with it, so a code of this class counts only
-# against a record that was alone in its batch; the publisher sends the others again, one by one.
-MESSAGE_CODES = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_RECORD,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.TOPIC_EXCEPTION,
-        # librdkafka's local codes have a leading underscore.
-        KafkaError._INVALID_ARG,  # noqa: SLF001 - see above
-        KafkaError._BAD_MSG,  # noqa: SLF001 - see above
-    }
-)
+# An older client does not know the newest names, and so never reports their codes.
+_BY_CODE: Mapping[int, Verdict] = {
+    getattr(KafkaError, name): verdict
+    for name, verdict in VERDICTS.items()
+    if hasattr(KafkaError, name)
+}
 
 
-def classify(error: KafkaError) -> FailureClass:
-    """Return the class of a delivery error; an unknown code is of class delivery."""
-    # What is produced after a fatal error carries the code without the mark.
-    if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - see above
-        return FailureClass.FATAL
-    if error.code() in MESSAGE_CODES:
-        return FailureClass.MESSAGE
-    return FailureClass.DELIVERY
+def verdict_of(code: int) -> Verdict:
+    """Return what an error code means; an unknown one is the destination's, charged."""
+    return _BY_CODE.get(code, LASTING)
+
+
+def classify(error: KafkaError) -> Verdict:
+    """Return what a delivery error means; one that is marked fatal is fatal whatever its code."""
+    # What is produced after a fatal error carries the code _FATAL without the mark.
+    return FATAL if error.fatal() else verdict_of(error.code())

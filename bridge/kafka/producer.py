@@ -37,6 +37,9 @@ DEFAULTS: dict[str, Any] = {
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1_048_576,
     "socket.keepalive.enable": True,
+    # A frozen broker is given up after this, and its partitions are sent to their new leaders. With
+    # librdkafka's 60 s they would stall for a minute; what is sent again is told apart by sequence.
+    "socket.timeout.ms": 10_000,
     "reconnect.backoff.max.ms": 2_000,
     # Errors only: at warning level each start of a fresh broker is told several times over.
     "log_level": 3,
@@ -59,6 +62,18 @@ def producer_settings(
         **properties,
         "bootstrap.servers": bootstrap_servers,
     }
+
+
+def number(settings: Mapping[str, Any], name: str) -> int:
+    """Return the value of a numeric property, also where it was written as text."""
+    value = settings.get(name, DEFAULTS[name])
+    for given, other in settings.items():
+        if canonical(given) == name:
+            value = other
+    try:
+        return int(value)
+    except ValueError:
+        return int(DEFAULTS[name])  # librdkafka names the malformed number itself
 
 
 def create_producer(

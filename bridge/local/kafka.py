@@ -39,7 +39,8 @@ class LocalKafka:
     """A cluster that `with` starts and ends, or `start` and `close`; nodes count from 0.
 
     `data` keeps topics and ports from one start to the next; without it a private folder is made
-    and removed again. `settings` are further broker settings by name. Raises LocalError.
+    and removed again. `settings` are further broker settings by name, `adapt` may change those of
+    one node (it is given the node's number, from 0), `heap` is each JVM's limit. Raises LocalError.
     """
 
     is_real = True
@@ -50,6 +51,8 @@ class LocalKafka:
         data: Path | None = None,
         brokers: int = 1,
         settings: Mapping[str, str] | None = None,
+        adapt: Callable[[int, dict[str, str]], dict[str, str]] = lambda _, settings: settings,
+        heap: str = "512m",
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         if brokers not in _SIZES:
@@ -61,9 +64,10 @@ class LocalKafka:
         self._private = data is None
         self._home = data or Path(tempfile.mkdtemp(prefix="outbox-bridge-kafka-"))
         self._settings = dict(settings or {})
+        self._adapt = adapt
         self._record = self._home / "cluster.json"
         self.nodes = [
-            KafkaNode(number, self._home / f"node-{number}", jars)
+            KafkaNode(number, self._home / f"node-{number}", jars, heap)
             for number in range(1, brokers + 1)
         ]
 
@@ -96,7 +100,8 @@ class LocalKafka:
         size = len(self.nodes)
         for node in self.nodes:
             settings = node_settings(ports[:size], ports[size:], node.node_id)
-            node.configure(ports[node.node_id - 1], {**settings, **self._settings})
+            adapted = self._adapt(node.node_id - 1, {**settings, **self._settings})
+            node.configure(ports[node.node_id - 1], adapted)
         self._record.write_text(
             json.dumps({"cluster_id": cluster_id, "brokers": size, "ports": ports}) + "\n"
         )
@@ -163,6 +168,18 @@ class LocalKafka:
         if not again.wait_open():
             raise LocalError(f"Port {again.port} of Kafka node {again.node_id} was taken.")
         self._await_brokers(sum(other.running for other in self.nodes))
+
+    def recover(self) -> None:
+        """Let every node go on: resume the suspended, start the ended, and wait until all serve."""
+        ended = [node for node in self.nodes if not node.running]
+        for node in self.nodes:
+            # All at once: a node alone waits in vain for a controller's majority.
+            node.launch() if node in ended else node.process.resume()
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            for node, is_open in zip(ended, pool.map(KafkaNode.wait_open, ended), strict=True):
+                if not is_open:
+                    raise LocalError(f"Port {node.port} of Kafka node {node.node_id} was taken.")
+        self._await_brokers(len(self.nodes))
 
     def close(self) -> None:
         """End every node and remove the folder if it is a private one; safe to call twice."""

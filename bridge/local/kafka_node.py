@@ -21,9 +21,9 @@ _PORT_TAKEN = "Address already in use"
 
 
 class KafkaNode:
-    """`node_id` counts from 1; everything of the node stands below `home`."""
+    """`node_id` counts from 1; everything of the node stands below `home`; `heap` is the JVM's."""
 
-    def __init__(self, node_id: int, home: Path, jars: Path) -> None:
+    def __init__(self, node_id: int, home: Path, jars: Path, heap: str = "512m") -> None:
         self.node_id = node_id
         self.home = home
         self.port = 0
@@ -32,6 +32,7 @@ class KafkaNode:
         self._properties = home / "server.properties"
         self._data = home / "data"
         self._jars = jars
+        self._heap = heap
         self._process: LeashedProcess | None = None
 
     @property
@@ -122,7 +123,7 @@ class KafkaNode:
         return LeashedProcess(
             [
                 java,
-                "-Xmx512m",
+                f"-Xmx{self._heap}",
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
                 "-XX:+ExitOnOutOfMemoryError",

@@ -8,8 +8,14 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from bridge.relay.accounts import Account, Accounts, by_destination
+
 if TYPE_CHECKING:
-    from bridge.relay.batch import Ack, Batch, Fault, Refusal, Suspect, Unsent
+    from collections.abc import Collection
+
+    from bridge.relay.batch import Ack, Batch, Fault, Letter, Refusal, Suspect, Unsent
+
+    Work = Batch | list[Suspect] | list[Letter]
 
 
 class Flight:
@@ -19,7 +25,8 @@ class Flight:
     `max_rows` rows. Half of `max_bytes` is for payloads that came with their claim (new claims wait
     while they exceed it), half for large ones that are fetched one by one: were it one budget, a
     batch could wait for bytes that only its own end gives back. New claims also wait while more
-    than that is still to be fetched, so that large rows do not grow old in the queue.
+    than that is still to be fetched, so that large rows do not grow old in the queue. Rows that are
+    set aside (see Account) do not count, up to `max_rows` of them.
     Thread-safe. Reports are appended by librdkafka's callbacks, which must never block.
     """
 
@@ -30,14 +37,18 @@ class Flight:
         self.payload_bytes = 0
         self.large_bytes = 0
         self.unfetched_bytes = 0
-        self.to_publish: queue.SimpleQueue[Batch | list[Suspect] | None] = queue.SimpleQueue()
+        self.held_lanes: frozenset[int] = frozenset()
+        """Lanes of which rows failed or are being given back: later ones must not overtake these.
+
+        Replaced as a whole, so that it may be read without the lock."""
+        self.to_publish: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.acks: deque[Ack] = deque()
         self.refusals: deque[Refusal] = deque()
         self.faults: deque[Fault] = deque()
         self.unsent: deque[Unsent] = deque()
         self._batches: dict[str, Batch] = {}
         self._lanes: Counter[int] = Counter()
-        self._held: frozenset[int] = frozenset()
+        self._accounts = Accounts()
         self._changed = threading.Condition()
 
     def enter(self, batch: Batch) -> None:
@@ -48,27 +59,82 @@ class Flight:
             self.unfetched_bytes += batch.large_bytes
             self._batches[batch.claim_id] = batch
             self._lanes.update(batch.lanes)
+            self._accounts.enter(batch.destinations)
             self._changed.notify_all()
         self.to_publish.put(batch)
 
-    def leave(self, rows: int, finished: list[Batch]) -> None:
-        """Let settled rows go, and the batches that have no open row left."""
+    def report(self, items: Collection[tuple[int, Batch]]) -> None:
+        """Note that Kafka's word on these rows has come, whatever it is."""
+        batches = Counter([batch for _, batch in items])
         with self._changed:
-            self.rows -= rows
-            for batch in finished:
+            for batch, rows in batches.items():
+                batch.awaited -= rows
+            self._accounts.report(by_destination(batches, items))
+
+    def leave(self, items: Collection[tuple[int, Batch]]) -> list[Batch]:
+        """Let settled rows go; returns the batches that have no open row left."""
+        batches = Counter([batch for _, batch in items])
+        finished = []
+        with self._changed:
+            self.rows -= len(items)
+            self._accounts.leave(by_destination(batches, items))
+            for batch, rows in batches.items():
+                batch.open -= rows
+                if batch.open:
+                    continue
+                finished.append(batch)
                 self.payload_bytes -= batch.payload_bytes
                 self.unfetched_bytes -= batch.large_bytes
                 self._batches.pop(batch.claim_id, None)
                 self._lanes.subtract(batch.lanes)
-            if self._held:
-                self._held = frozenset(lane for lane in self._held if self._lanes[lane] > 0)
+            if self.held_lanes:
+                self.held_lanes = frozenset(
+                    lane for lane in self.held_lanes if self._lanes[lane] > 0
+                )
             self._changed.notify_all()
+        return finished
+
+    def account(self, destination: str) -> Account:
+        """Return what a destination has in flight."""
+        with self._changed:
+            return self._accounts.find(destination)
+
+    def accounts(self) -> list[tuple[str, Account]]:
+        """Return what each destination has in flight."""
+        with self._changed:
+            return self._accounts.items()
+
+    def put_aside(self, destination: str) -> None:
+        """Leave what a destination awaits now out of the budgets: it waits for a lost leader."""
+        with self._changed:
+            self._accounts.put_aside(destination, self.max_rows)
+            self._changed.notify_all()
+
+    def slow_destinations(self, before: float) -> set[str]:
+        """Return the destinations with rows claimed before then of which Kafka has not reported."""
+        with self._changed:
+            slow = [b for b in self._batches.values() if b.awaited > 0 and b.claimed_at < before]
+            names = {name for batch in slow for name in batch.destinations}
+            return {name for name in names if self._accounts.find(name).awaited > 0}
+
+    def oldest_ordered(self) -> float | None:
+        """Return when the oldest ordered batch was claimed that awaits reports, or None."""
+        with self._changed:
+            return min(
+                (b.claimed_at for b in self._batches.values() if b.awaited > 0 and b.lanes),
+                default=None,
+            )
+
+    def wait_for_change(self, timeout: float) -> None:
+        """Wait until anything enters, is settled or is set aside."""
+        with self._changed:
+            self._changed.wait(timeout)
 
     def room(self) -> int:
         """Return how many more rows may be claimed now (0 while the byte budget is used up)."""
         if max(self.payload_bytes, self.unfetched_bytes) >= self.max_bytes // 2:
             return 0
-        return self.max_rows - self.rows
+        return self.max_rows - self.rows + self._accounts.set_aside
 
     def wait_for_room(self, rows: int, timeout: float) -> bool:
         """Wait until `rows` more may be claimed; False after `timeout` seconds."""
@@ -104,16 +170,16 @@ class Flight:
                 lambda: self.rows == 0, max(0.0, deadline - time.monotonic())
             )
 
-    @property
-    def held_lanes(self) -> frozenset[int]:
-        """Lanes of which rows are being given back; later rows of them must not overtake these."""
-        return self._held
-
     def hold_lanes(self, lanes: frozenset[int]) -> None:
         """Let nothing more of these lanes out until none of their rows is in flight."""
         if lanes:
             with self._changed:
-                self._held |= lanes
+                self.held_lanes |= lanes
+
+    def is_alone(self, lane: int) -> bool:
+        """Tell whether a single batch in flight has rows of this lane."""
+        with self._changed:
+            return self._lanes[lane] <= 1
 
     def lanes_in_flight(self) -> frozenset[int]:
         """Return the lanes that have rows in flight."""

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import structlog
 
-from bridge.database.session import ConnectionLost, Session
+from bridge.database.connection import first_line
+from bridge.database.session import BUSY, PASSING, ConnectionLost, Session
 from bridge.database.template import advisory_class
+from bridge.errors import OutboxError
+from bridge.relay.pruner import DAY, Pruner
 from bridge.relay.reconciler import Reconciler
 
 if TYPE_CHECKING:
@@ -27,39 +30,41 @@ ROLL_UP_INTERVAL = 60.0
 
 @dataclass(slots=True)
 class _Duty:
+    """`work` may return after how many seconds it wants to be called again, else `interval`."""
+
     name: str
     interval: float
-    work: Callable[[], None]
+    work: Callable[[], float | None]
     due: float
+    failing: bool = False
 
 
 class Maintenance:
-    """Rescues each second; rolls counters up and reconciles as the one relay that does it now."""
+    """Rescues each second; rolls counters up, prunes and reconciles as the one relay that does."""
 
     def __init__(
         self, settings: Settings, session: Session, registration: Registration, rescuer: Rescuer
     ) -> None:
         now = time.monotonic()
-        relay = settings.relay
+        relay, retention = settings.relay, settings.retention
         self._session = session
         self._registration = registration
         self._schema = settings.database.schema_name
         self._reconciler = Reconciler(session)
+        self._pruner = Pruner(session, retention)
+        reconcile, prune = relay.reconcile_interval, retention.interval
         self._duties = [
             _Duty("rescue", relay.rescue_interval, rescuer.rescue, now),
             _Duty("roll-up", ROLL_UP_INTERVAL, self._roll_up, now + ROLL_UP_INTERVAL),
-            _Duty(
-                "reconcile",
-                relay.reconcile_interval,
-                self._reconcile,
-                now + relay.reconcile_interval,
-            ),
+            _Duty("prune", prune, self._prune, now + min(prune, ROLL_UP_INTERVAL)),
+            _Duty("tidy", DAY, self._tidy, now + 2 * ROLL_UP_INTERVAL),
+            _Duty("reconcile", reconcile, self._reconcile, now + reconcile),
         ]
         self._log = structlog.get_logger("bridge.relay.maintenance")
         self.stop = threading.Event()
 
     def run(self) -> None:
-        """Do the duties until stopped; an error of one is logged and it is tried again later."""
+        """Do the duties until stopped; an error of one is logged once and it is tried again."""
         while not self.stop.is_set():
             now = time.monotonic()
             for duty in self._duties:
@@ -72,41 +77,52 @@ class Maintenance:
 
     def _do(self, duty: _Duty) -> None:
         try:
-            duty.work()
-        except ConnectionLost as error:
-            self._log.warning("database connection lost", reason=str(error))
-            if self._session.reopen(self.stop, self._told):
-                self._log.info("database connection back")
-        except psycopg.Error as error:
-            self._log.warning("duty failed, tried again later", duty=duty.name, reason=str(error))
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for maintenance", reason=str(error))
-
-    def _as_leader(self, duty: str, work: Callable[[], None]) -> None:
-        parameters = {"duty_class": advisory_class(duty, self._schema)}
-
-        def lead() -> None:
-            if self._session.rows("lock_leader", parameters)[0][0]:
-                work()
-
-        self._session.in_transaction(lead)
+            again = duty.work()
+        except ConnectionLost:
+            self._session.reopen(self.stop)
+            return
+        except (*BUSY, *PASSING):
+            return  # the session's observer tells of it, once
+        except (psycopg.Error, OutboxError) as error:
+            if not duty.failing:
+                self._log.warning(
+                    "duty failed, tried again", duty=duty.name, reason=first_line(error)
+                )
+            duty.failing = True
+            return
+        if duty.failing:
+            self._log.info("duty works again", duty=duty.name)
+            duty.failing = False
+        if again is not None:
+            duty.due = time.monotonic() + again
 
     def _roll_up(self) -> None:
-        def roll_up() -> None:
-            self._session.run("roll_up_counters")
+        parameters = {"duty_class": advisory_class("roll-up", self._schema)}
 
-        self._as_leader("roll-up", roll_up)
+        def roll_up() -> None:
+            if self._session.rows("lock_leader", parameters)[0][0]:
+                self._session.run("roll_up_counters")
+
+        self._session.in_transaction(roll_up)
+
+    def _leads(self) -> bool:
+        leader = self._session.value("find_leader")
+        return bool(leader == self._registration.relay_id)
+
+    def _prune(self) -> float | None:
+        """Do one step of a round, so that rescue is never held up by it."""
+        if not self._pruner.is_amid_a_round and not self._leads():
+            return None
+        return self._pruner.go_on()
+
+    def _tidy(self) -> None:
+        if self._leads():
+            self._pruner.tidy()
 
     def _reconcile(self) -> None:
-        # Steps commit one by one, so the lock is the session's, and it is given back in the end.
-        parameters = {"duty_class": advisory_class("reconcile", self._schema)}
-        if not self._session.rows("try_duty", parameters)[0][0]:
+        if not self._leads():
             return
-        try:
-            repair = self._reconciler.reconcile(lambda: not self.stop.is_set())
-        finally:
-            self._session.rows("give_duty", parameters)
+        repair = self._reconciler.reconcile(lambda: not self.stop.is_set())
         if repair.queued or repair.released or repair.adopted:
             self._log.warning(
                 "rows were out of step with the side tables and are put right",

@@ -2,66 +2,73 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from bridge.database.connection import first_line
-from bridge.database.session import PASSING, ConnectionLost, Session
+from bridge.encoding.dead_letter import dead_letter_headers
 from bridge.encoding.json import CannotEncode, record_headers
+from bridge.encoding.sizes import record_size
 from bridge.kafka.failures import FailureClass, classify
+from bridge.kafka.producer import error_name
 from bridge.lifecycle import ErrorCode
 from bridge.message import Record
-from bridge.relay.batch import Ack, Batch, Fault, Refusal, Suspect, Unsent
-from bridge.routing import KeyChoice, Route, Router
+from bridge.relay.batch import Ack, Batch, Fault, Letter, Refusal, Suspect, Unsent
+from bridge.relay.target import NOWHERE, Target
+from bridge.routing import KeyChoice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.message import ClaimedRow
     from bridge.relay.flight import Flight
+    from bridge.relay.payloads import Payloads
+    from bridge.relay.producers import Producers
+    from bridge.relay.target import Aim
 
 Report = Callable[[KafkaError | None, Message], None]
 
 _QUEUE_FULL_WAIT = 0.05
-_POLL = 0.1
-_NOWHERE = Route(topic="", key=KeyChoice.AUTO)
-_REFUSED_WAIT = 1.0
+_LEADERLESS_WAIT = 5.0
+"""Seconds until a row whose partition has no leader is tried again."""
+
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - librdkafka's local codes
 
 
 class Publisher:
-    """Two threads: one produces batch by batch in id order, one serves librdkafka's reports.
+    """The thread that produces, batch by batch in id order; reports come in the producers' threads.
 
     Every row that enters leaves exactly one report in the flight's mailboxes: an Ack, a Refusal, a
-    Fault (can never be sent) or Unsent (given back). A record refused together with others is sent
-    again by `lone_producer`, whose batches hold one record, because librdkafka fails a whole batch
+    Fault (can never be sent, or waits for a leader) or Unsent (given back). A record refused
+    together with others is sent again by the lone producer, because librdkafka fails a whole batch
     for one guilty record. `max_age`: seconds after its claim when a batch is handed to Kafka no
     more, since others may take it over before its records have expired.
+
+    Order: once an ordered row fails or goes back, its lane is held in the flight, and later rows of
+    it that come by here go back too, so that the next claim begins with the failed one.
     """
 
     def __init__(
         self,
-        producer: Producer,
+        producers: Producers,
         *,
-        lone_producer: Callable[[], Producer],
-        session: Session,
-        router: Router,
+        payloads: Payloads,
+        aim: Aim,
         flight: Flight,
         on_fatal: Callable[[str], None],
         max_age: float,
     ) -> None:
-        self._producer = producer
-        self._make_lone_producer = lone_producer
-        self._lone_producer: Producer | None = None
-        self._session = session
-        self._router = router
+        self._producers = producers
+        self._payloads = payloads
+        self._aim = aim
         self._flight = flight
         self._on_fatal = on_fatal
         self._max_age = max_age
         self._giving_back = False
-        self._done = threading.Event()
         self._log = structlog.get_logger("bridge.relay.publisher")
 
     def run(self) -> None:
@@ -74,14 +81,11 @@ class Publisher:
             if isinstance(work, Batch):
                 self._publish(work)
             else:
-                self._publish_alone(work)
-
-    def poll(self) -> None:
-        """Serve delivery reports until `finish`; callbacks run in this thread."""
-        while not self._done.is_set():
-            self._producer.poll(_POLL)
-            if self._lone_producer is not None:
-                self._lone_producer.poll(0)
+                for item in work:
+                    if isinstance(item, Suspect):
+                        self._publish_alone(item)
+                    else:
+                        self._bury(item)
 
     def give_back(self) -> None:
         """From now on hand nothing more to Kafka: batches that wait are given back unsent."""
@@ -89,17 +93,11 @@ class Publisher:
 
     def purge(self) -> None:
         """Drop what librdkafka has not sent yet; its rows are reported as surely unsent."""
-        self._producer.purge(in_queue=True, in_flight=False, blocking=False)
-        if self._lone_producer is not None:
-            self._lone_producer.purge(in_queue=True, in_flight=False, blocking=False)
-
-    def finish(self) -> None:
-        """End the poll thread, after everything was settled."""
-        self._done.set()
+        self._producers.purge()
 
     def _is_over(self, batch: Batch) -> bool:
         """Tell whether nothing more of this batch may be handed to Kafka."""
-        if self._giving_back or not batch.lanes.isdisjoint(self._flight.held_lanes):
+        if self._giving_back:
             return True
         age = time.monotonic() - batch.claimed_at
         if age <= self._max_age:
@@ -113,39 +111,53 @@ class Publisher:
 
     def _publish(self, batch: Batch) -> None:
         rows, batch.rows = batch.rows, ()
+        flight = self._flight
         is_over = self._is_over(batch)
-        produce = self._producer.produce
-        route = self._router.route
         report = self._reporter(batch)
         destination = ""
-        target = _NOWHERE
+        target, produce = NOWHERE, self._producers.main().produce
+        targets: dict[str, Target] = {}
         for position, row in enumerate(rows):
             if is_over or self._giving_back:
-                self._flight.hold_lanes(batch.lanes)
-                self._flight.unsent.extend(Unsent(left[0], batch) for left in rows[position:])
+                flight.hold_lanes(batch.lanes)
+                flight.unsent.extend(Unsent(left[0], batch) for left in rows[position:])
                 return
+            if row[12] is not None and row[12] in flight.held_lanes:
+                flight.unsent.append(Unsent(row[0], batch))
+                continue
             try:
                 if row[1] != destination:  # most often the same as the row before
                     destination = row[1]
-                    target = route(destination)
+                    target = targets.get(destination) or self._aim.at(destination, batch)
+                    targets[destination] = target
+                    produce = target.producer.produce
                 if target.problem is not None:
-                    self._fault(row, batch, ErrorCode.INVALID_TOPIC, target.problem)
-                    continue
-                if row[10] is not None:
-                    self._publish_large(row, batch)
-                    is_over = self._is_over(batch)  # that may have taken its time
+                    self._fault(row[0], batch, target.problem_code, target.problem)
                     continue
                 auto = target.key is KeyChoice.AUTO
                 key = (row[3] or row[2]) if auto else _record_key(row, target.key)
+                if target.leaderless and self._awaits_leader(row[0], key, target, batch):
+                    continue
+                if row[10] is not None:
+                    self._publish_large(row, batch, target, rows[:position])
+                    is_over = self._is_over(batch)  # that may have taken its time
+                    continue
                 value = row[8] if row[8] is not None else row[9]
                 headers = record_headers(row)
+                if (
+                    value is not None
+                    and len(value) > target.plain_bytes
+                    and record_size(key, value, headers) > target.max_bytes
+                ):
+                    self._publish_doubtful(row, batch, target, rows[:position], 0)
+                    continue
                 try:
                     produce(target.topic, value, key, on_delivery=report(row[0]), headers=headers)
                 except BufferError:
                     record = Record(target.topic, key, value, headers)
-                    self._produce_when_possible(self._producer, record, report(row[0]))
+                    self._produce_when_possible(target.producer, record, report(row[0]))
             except CannotEncode as error:
-                self._fault(row, batch, ErrorCode.CANNOT_ENCODE, str(error))
+                self._fault(row[0], batch, ErrorCode.CANNOT_ENCODE, str(error))
             except KafkaException as error:
                 self._refused_at_once(row[0], error.args[0], batch)
 
@@ -167,11 +179,14 @@ class Publisher:
         return report
 
     def _refused(self, refusal: Refusal) -> None:
-        if classify(refusal.error) is FailureClass.FATAL:
-            # No report: the row stays in flight until the relay ends and gives it back, uncharged.
-            self._on_fatal(refusal.error.str())
-        elif refusal.error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - librdkafka's local codes
-            self._flight.unsent.append(Unsent(refusal.outbox_id, refusal.batch, handed=True))
+        batch = refusal.batch
+        self._flight.hold_lanes(batch.lanes_with(refusal.outbox_id))
+        code = refusal.error.code()
+        if code in _PURGED:
+            self._flight.unsent.append(Unsent(refusal.outbox_id, batch, handed=True))
+        elif classify(refusal.error).failure_class is FailureClass.FATAL:
+            self._flight.unsent.append(Unsent(refusal.outbox_id, batch, handed=True))
+            self._on_fatal(f"{error_name(refusal.error)}: {refusal.error.str()}")
         else:
             self._flight.refusals.append(refusal)
 
@@ -179,11 +194,24 @@ class Publisher:
         """Report a record that `produce` itself refused, which was alone by nature."""
         self._refused(Refusal(outbox_id, error, alone=True, batch=batch))
 
-    def _fault(self, row: ClaimedRow, batch: Batch, code: str, reason: str) -> None:
-        self._flight.faults.append(Fault(row[0], code, reason, batch))
+    def _fault(self, outbox_id: int, batch: Batch, code: str, reason: str) -> None:
+        self._flight.hold_lanes(batch.lanes_with(outbox_id))
+        self._flight.faults.append(Fault(outbox_id, code, reason, batch))
+
+    def _awaits_leader(self, outbox_id: int, key: str | None, target: Target, batch: Batch) -> bool:
+        """Give a row back for a while whose partition has no leader; others of its topic go on."""
+        partition = target.partition_of(key)
+        if partition not in target.leaderless:
+            return False
+        self._flight.hold_lanes(batch.lanes_with(outbox_id))
+        reason = f"partition {partition} of topic {target.topic} has no leader"
+        self._flight.faults.append(
+            Fault(outbox_id, ErrorCode.NO_LEADER, reason, batch, delay=_LEADERLESS_WAIT)
+        )
+        return True
 
     def _produce_when_possible(self, producer: Producer, record: Record, report: Report) -> None:
-        """Wait while librdkafka's own queue is full; the poll thread empties it."""
+        """Wait while librdkafka's own queue is full; its thread empties it."""
         while True:
             try:
                 producer.produce(
@@ -194,36 +222,141 @@ class Publisher:
                     headers=record.headers,
                 )
             except BufferError:
-                self._done.wait(_QUEUE_FULL_WAIT)
+                self._producers.wait(_QUEUE_FULL_WAIT)
             else:
                 return
 
-    def _publish_large(self, row: ClaimedRow, batch: Batch) -> None:
+    def _publish_doubtful(
+        self,
+        row: ClaimedRow,
+        batch: Batch,
+        target: Target,
+        earlier: Sequence[ClaimedRow],
+        reserved: int,
+    ) -> None:
+        """Send a record that may be over its topic's limit (unless compression helps) alone.
+
+        An ordered one only when nothing of its key is on the way before it; else it goes back with
+        what follows it, and the next claim of its lane begins with it.
+        """
+        lane = row[12]
+        if lane is not None:
+            self._flight.hold_lanes(frozenset((lane,)))
+            is_first = self._flight.is_alone(lane) and not any(
+                one[3] == row[3] and one[1] == row[1] for one in earlier
+            )
+            if not is_first:
+                self._give_bytes(reserved)
+                self._flight.unsent.append(Unsent(row[0], batch))
+                return
+        self._send_alone(row, batch, target, reserved)
+
+    def _publish_large(
+        self, row: ClaimedRow, batch: Batch, target: Target, earlier: Sequence[ClaimedRow]
+    ) -> None:
         """Fetch a payload that was left in the database, within the byte budget, and produce it."""
         size = row[10] or 0
-        if self._reserve(size, batch):
-            fetched = self._fetch(row[0], batch)
-            if fetched is not None:
-                self._publish_fetched(fetched, batch, self._producer, alone=False, reserved=size)
-                return
-            self._flight.give_bytes(size)
-        else:
+        if not self._reserve(size, batch):
             self._flight.hold_lanes(batch.lanes)
+        else:
+            fetched = self._payloads.fetch(row[0], batch.claim_id)
+            if fetched is not None:
+                key = _record_key(fetched, target.key)
+                try:
+                    headers = record_headers(fetched)
+                except CannotEncode:
+                    self._give_bytes(size)
+                    raise
+                value = fetched[8] if fetched[8] is not None else fetched[9]
+                if record_size(key, value, headers) > target.max_bytes:
+                    fetched = fetched._replace(lane=row[12])
+                    self._publish_doubtful(fetched, batch, target, earlier, size)
+                else:
+                    record = Record(target.topic, key, value, headers)
+                    report = self._last_report(row[0], batch, size, alone=False)
+                    self._produce_reported(target.producer, record, report)
+                return
+            self._give_bytes(size)
         self._flight.unsent.append(Unsent(row[0], batch))
 
-    def _publish_alone(self, suspects: list[Suspect]) -> None:
-        if self._lone_producer is None:
-            self._lone_producer = self._make_lone_producer()
-        for outbox_id, batch in suspects:
-            row = None if self._is_over(batch) else self._fetch(outbox_id, batch)
-            if row is not None:
-                size = len(row[8] or row[9] or b"")
-                if self._reserve(size, batch):
-                    self._publish_fetched(
-                        row, batch, self._lone_producer, alone=True, reserved=size
-                    )
-                    continue
-            self._flight.unsent.append(Unsent(outbox_id, batch))
+    def _publish_alone(self, suspect: Suspect) -> None:
+        outbox_id, batch = suspect
+        row = None if self._is_over(batch) else self._payloads.fetch(outbox_id, batch.claim_id)
+        if row is not None:
+            size = len(row[8] or row[9] or b"")
+            if self._reserve(size, batch):
+                target = self._aim.at(row[1], batch)
+                self._send_alone(row, batch, target, size)
+                return
+        self._flight.unsent.append(Unsent(outbox_id, batch))
+
+    def _send_alone(self, row: ClaimedRow, batch: Batch, target: Target, reserved: int) -> None:
+        value = row[8] if row[8] is not None else row[9]
+        try:
+            headers = record_headers(row)
+        except CannotEncode as error:
+            self._give_bytes(reserved)
+            self._fault(row[0], batch, ErrorCode.CANNOT_ENCODE, str(error))
+            return
+        record = Record(target.topic, _record_key(row, target.key), value, headers)
+        report = self._last_report(row[0], batch, reserved, alone=True)
+        self._produce_reported(self._producers.lone(), record, report)
+
+    def _produce_reported(
+        self,
+        producer: Producer,
+        record: Record,
+        report: Callable[[KafkaError | None, Message | None], None],
+    ) -> None:
+        """Produce one record; what `produce` itself refuses is reported like everything else."""
+        try:
+            self._produce_when_possible(producer, record, report)
+        except KafkaException as error:
+            report(error.args[0], None)
+
+    def _last_report(
+        self, outbox_id: int, batch: Batch, reserved: int, *, alone: bool
+    ) -> Callable[[KafkaError | None, Message | None], None]:
+        """Return the callback of a record for which bytes were reserved: they come back with it."""
+        acks, refused, give_bytes = self._flight.acks, self._refused, self._give_bytes
+
+        def delivered(error: KafkaError | None, message: Message | None) -> None:
+            give_bytes(reserved)
+            if error is None and message is not None:
+                partition, offset = message.partition(), message.offset()
+                acks.append(Ack(outbox_id, partition, offset, batch))  # type: ignore[arg-type]  # set once delivered
+            elif error is not None:
+                # Without message it was `produce` that refused the record, alone by nature.
+                refused(Refusal(outbox_id, error, alone or message is None, batch))
+
+        return delivered
+
+    def _bury(self, letter: Letter) -> None:
+        """Send the record of a row that ends FAILED to its route's dead-letter topic."""
+        outbox_id, code, reason, batch = letter
+        faults, unsent = self._flight.faults, self._flight.unsent
+        row = None if self._is_over(batch) else self._payloads.fetch(outbox_id, batch.claim_id)
+        if row is None or not self._reserve(size := len(row[8] or row[9] or b""), batch):
+            unsent.append(Unsent(outbox_id, batch, handed=True))
+            return
+        target = self._aim.at(row[1], batch)
+
+        def buried(error: KafkaError | None, _message: Message | None) -> None:
+            self._give_bytes(size)
+            if error is None:
+                faults.append(Fault(outbox_id, code, reason, batch, buried=True))
+            elif classify(error).failure_class is FailureClass.MESSAGE:
+                why = f"{reason} (dead-letter topic {target.dead_letter}: {error.str()})"
+                faults.append(Fault(outbox_id, code, why, batch, buried=True))
+            else:
+                unsent.append(Unsent(outbox_id, batch, handed=True))  # fails again, is buried then
+
+        headers = dead_letter_headers(
+            row, code=code, reason=reason, topic=target.topic, failed_at=datetime.now(UTC)
+        )
+        value = row[8] if row[8] is not None else row[9]
+        record = Record(target.dead_letter or "", _record_key(row, target.key), value, headers)
+        self._produce_reported(self._producers.lone(), record, buried)
 
     def _reserve(self, size: int, batch: Batch) -> bool:
         """Wait for room in the byte budget; False when the batch is over meanwhile."""
@@ -232,53 +365,9 @@ class Publisher:
                 return False
         return True
 
-    def _publish_fetched(
-        self, row: ClaimedRow, batch: Batch, producer: Producer, *, alone: bool, reserved: int
-    ) -> None:
-        """Produce a row whose payload was read on its own; gives the reserved bytes back."""
-        outbox_id = row[0]
-        acks, refused, give_bytes = self._flight.acks, self._refused, self._flight.give_bytes
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            give_bytes(reserved)
-            if error is None:
-                partition, offset = message.partition(), message.offset()
-                acks.append(Ack(outbox_id, partition, offset, batch))  # type: ignore[arg-type]  # set once delivered
-            else:
-                refused(Refusal(outbox_id, error, alone, batch))
-
-        target = self._router.route(row[1])
-        value = row[8] if row[8] is not None else row[9]
-        try:
-            headers = record_headers(row)
-            record = Record(target.topic, _record_key(row, target.key), value, headers)
-            self._produce_when_possible(producer, record, delivered)
-        except CannotEncode as error:
-            give_bytes(reserved)
-            self._fault(row, batch, ErrorCode.CANNOT_ENCODE, str(error))
-        except KafkaException as error:
-            give_bytes(reserved)
-            self._refused_at_once(outbox_id, error.args[0], batch)
-
-    def _fetch(self, outbox_id: int, batch: Batch) -> ClaimedRow | None:
-        """Read a claimed row anew; None where somebody else claimed, edited or cancelled it."""
-        parameters = {"outbox_id": outbox_id, "claim_id": batch.claim_id}
-        while True:
-            try:
-                rows = self._session.rows("fetch_row", parameters)
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if not self._session.reopen(self._done, self._told):
-                    return None
-                self._log.info("database connection back")
-            except PASSING as error:
-                self._log.warning("payload refused, tried again", reason=first_line(error))
-                self._done.wait(_REFUSED_WAIT)
-            else:
-                return rows[0] if rows else None
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for payloads", reason=str(error))
+    def _give_bytes(self, size: int) -> None:
+        if size:
+            self._flight.give_bytes(size)
 
 
 def _record_key(row: ClaimedRow, choice: KeyChoice) -> str | None:

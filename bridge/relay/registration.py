@@ -20,11 +20,13 @@ from bridge.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.database.session import SessionObserver
     from bridge.settings import Settings
 
 _SLICE = 0.2
 _LONGEST_WAIT = 0.5
 """Seconds between two attempts to connect again: others bury a relay after two without its lock."""
+_SHORTEST_ANSWER = 5.0
 
 
 class Registration:
@@ -33,6 +35,9 @@ class Registration:
     While `alive` is set, others leave this relay's claims alone. When the session is lost, `alive`
     is cleared until the same identity is taken up again, or, where others have buried it meanwhile,
     a new one: claims made under the old id are theirs to rescue then.
+
+    Behind a transaction pooler there is no session lock to hold. The row says so (`has_lock`), and
+    others go by the lease alone.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Registration:
         relay_name: str,
         url: str | None,
         on_failure: Callable[[str, BaseException], None] | None = None,
+        observer: SessionObserver | None = None,
     ) -> None:
         self._settings = settings
         self._on_failure = on_failure
@@ -52,6 +58,9 @@ class Registration:
             stage="heartbeat",
             relay_name=relay_name,
             lock_timeout=5.0,
+            observer=observer,
+            # Two more heartbeats fit into the lease after one that got no answer.
+            answer_timeout=max(_SHORTEST_ANSWER, settings.relay.lease / 3),
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
@@ -64,6 +73,8 @@ class Registration:
     def start(self) -> None:
         """Register and start beating; raises DatabaseError."""
         self._session.open()
+        if self._session.is_pooled:
+            self._tell_of_the_pooler()
         self._register()
         self._thread.start()
 
@@ -114,9 +125,10 @@ class Registration:
                     "pid": os.getpid(),
                     "version": __version__,
                     "lease_seconds": max(1, int(self._settings.relay.lease)),
+                    "has_lock": not self._session.is_pooled,
                 },
             )
-            self._session.rows("lock_relay", self._lock_key(relay_id))
+            self._lock(relay_id)
             return relay_id
 
         self.relay_id = self._session.in_transaction(register)
@@ -127,10 +139,9 @@ class Registration:
         session = self._session
 
         def take_up() -> bool:
-            beat = {"relay_id": self.relay_id, "stopping": self.stopping}
-            if not session.rows("beat_relay", beat):
+            if not session.rows("beat_relay", self._sign_of_life()):
                 return False
-            session.rows("lock_relay", self._lock_key(self.relay_id))
+            self._lock(self.relay_id)
             return True
 
         try:
@@ -138,8 +149,30 @@ class Registration:
         except psycopg.errors.LockNotAvailable:
             return False
 
-    def _lock_key(self, relay_id: int) -> dict[str, Any]:
-        return {"relay_class": self._class, "relay_id": relay_id}
+    def _lock(self, relay_id: int) -> None:
+        if not self._session.is_pooled:
+            key = {"relay_class": self._class, "relay_id": relay_id}
+            self._session.rows("lock_relay", key)
+
+    def _sign_of_life(self) -> dict[str, Any]:
+        return {
+            "relay_id": self.relay_id,
+            "stopping": self.stopping,
+            "has_lock": not self._session.is_pooled,
+        }
+
+    def _tell_of_the_pooler(self) -> None:
+        given = self._settings.database.direct_url is not None
+        self._log.warning(
+            "behind a connection pooler: no wake-up by NOTIFY, rows are found by polling; if this "
+            "relay dies, its claims move on after the lease instead of within seconds",
+            advice=(
+                "database.direct_url leads through a pooler, too; let it lead past it"
+                if given
+                else "set OUTBOX_BRIDGE_DATABASE_DIRECT_URL to a URL that leads past the pooler"
+            ),
+            lease_seconds=self._settings.relay.lease,
+        )
 
     def _live(self) -> None:
         try:
@@ -157,9 +190,8 @@ class Registration:
                 self._pause(interval)
                 if self._stop.is_set():
                     return
-                beat = {"relay_id": self.relay_id, "stopping": self.stopping}
                 started = time.monotonic()
-                if self._session.rows("beat_relay", beat):
+                if self._session.rows("beat_relay", self._sign_of_life()):
                     self._beaten = started
                 else:
                     self.alive.clear()
@@ -170,20 +202,29 @@ class Registration:
                     self._register()
             except psycopg.errors.LockNotAvailable:
                 continue
-            except (ConnectionLost, psycopg.Error) as error:
+            except (ConnectionLost, psycopg.Error):
+                # Whoever lost the database, its state tells it once for the whole relay.
                 self.alive.clear()
-                self._log.warning("heartbeat session lost", reason=str(error))
-                while not self._stop.is_set():
-                    if not self._session.reopen(self._stop, self._told, _LONGEST_WAIT):
-                        break
-                    try:
-                        self._register()
-                    except (DatabaseError, psycopg.Error) as again:
-                        self._told(again)
-                        self._stop.wait(1.0)
-                        continue
-                    self._log.info("heartbeat session back", relay_id=self.relay_id)
-                    break
+                self._come_back()
+
+    def _come_back(self) -> None:
+        while not self._stop.is_set():
+            if not self._session.reopen(self._stop, _LONGEST_WAIT):
+                return
+            before = self.relay_id
+            try:
+                self._register()
+            except (DatabaseError, psycopg.Error) as error:
+                self._log.debug("could not register again", reason=str(error))
+                self._stop.wait(1.0)
+                continue
+            if self.relay_id != before:
+                self._log.warning(
+                    "others took this relay for dead meanwhile; it is registered anew",
+                    relay_id=self.relay_id,
+                    before=before,
+                )
+            return
 
     def _pause(self, seconds: float) -> None:
         """Wait, but not longer than the connection lives: others see its end at once, too."""
@@ -192,6 +233,3 @@ class Registration:
             readable, _, _ = select.select([self._session.connection.fileno()], [], [], _SLICE)
             if readable:
                 return
-
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable for the heartbeat", reason=str(error))

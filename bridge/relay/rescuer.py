@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -27,11 +28,12 @@ GRACE = 2.0
 class Rescuer:
     """Finds relays that cannot settle their claims any more and makes their rows PENDING again.
 
-    Killed: the session lock of the relay's heartbeat connection is free. Frozen: no heartbeat for
-    the lease. Hung: a claim older than the stuck time-out. All uncharged, all by the database's
-    clock; a late acknowledgement still counts until somebody else claims the row. The death counts
-    against the rows: from the second on a row is claimed alone, and one with which relay after
-    relay died alone is FAILED as POISON.
+    Killed: the session lock of the relay's heartbeat connection is free. Frozen, or dead behind a
+    transaction pooler, where it has no such lock: no heartbeat for the lease. Hung: a claim older
+    than the stuck time-out. All uncharged, all by the database's clock; a late acknowledgement
+    still counts until somebody else claims the row. The death counts against the rows: from the
+    second on a row is claimed alone, and one with which relay after relay died alone is FAILED as
+    POISON.
     """
 
     def __init__(
@@ -58,24 +60,24 @@ class Rescuer:
         before = self._report.rescued
         found = self._session.rows("find_relays", {"relay_id": self._registration.relay_id})
         seen: set[int] = set()
-        for relay_id, name, silent, lease in found:
+        for relay_id, name, silent, lease, has_lock in found:
             if relay_id == self._registration.relay_id:
                 continue
             seen.add(relay_id)
             self._session.in_transaction(
-                lambda relay_id=relay_id, name=name, silent=silent, lease=lease: self._examine(  # type: ignore[misc]  # bound per turn
-                    relay_id, name, silent, lease
-                )
+                partial(self._examine, relay_id, name, silent, lease, has_lock=has_lock)
             )
         self._free_since = {k: v for k, v in self._free_since.items() if k in seen}
         self._rescue_stuck()
         if self._report.rescued > before:
             self._on_rescued()
 
-    def _examine(self, relay_id: int, name: str, silent: float, lease: int) -> None:
+    def _examine(
+        self, relay_id: int, name: str, silent: float, lease: int, *, has_lock: bool
+    ) -> None:
         key = {"relay_class": self._class, "relay_id": relay_id}
-        lock_is_free = self._session.rows("try_relay_lock", key)[0][0]
-        if lock_is_free:
+        # Behind a transaction pooler a relay has no lock: a free one says nothing about it.
+        if has_lock and self._session.rows("try_relay_lock", key)[0][0]:
             since = self._free_since.setdefault(relay_id, time.monotonic())
             if time.monotonic() - since < GRACE:
                 return
@@ -84,7 +86,7 @@ class Rescuer:
             self._free_since.pop(relay_id, None)
             if silent < lease:
                 return
-            why = "frozen"
+            why = "frozen" if has_lock else "silent"
         self._session.rows("lock_lanes", {"relay_id": relay_id})
         rescued = self._take_back({"relay_id": relay_id, "stuck_seconds": None})
         self._session.run("bury_relay", {"relay_id": relay_id})

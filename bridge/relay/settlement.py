@@ -19,22 +19,35 @@ if TYPE_CHECKING:
 
 
 class Failure(NamedTuple):
-    """An attempt that failed. `final`: the message itself is refused, no later attempt can help."""
+    """An attempt that failed.
+
+    `final`: the message itself is refused, no later attempt can help. `delay`: nothing is wrong
+    with it, it waits so many seconds, uncharged. `buried`: its record stands in the dead-letter
+    topic already.
+    """
 
     outbox_id: int
     code: str
     reason: str
     final: bool
     batch: Batch
+    delay: float | None = None
+    buried: bool = False
 
 
 class Failed(NamedTuple):
-    """What became of a round of failures."""
+    """What became of a round of failures.
+
+    `delayed`: went back uncharged. `held`: somebody else has the rows locked. `to_bury`: not
+    written yet, since their record goes to a dead-letter topic before they end FAILED.
+    """
 
     retried: int
     failed: int
+    delayed: int
     held: list[Failure]
     lost: list[int]
+    to_bury: list[Failure]
 
 
 class Settlement:
@@ -45,10 +58,10 @@ class Settlement:
     failures of ordered rows are written: see `Holds`.
     """
 
-    def __init__(self, session: Session, backoff: Backoff) -> None:
+    def __init__(self, session: Session, backoff: Backoff, router: Router | None = None) -> None:
         self._session = session
         self._backoff = backoff
-        self.router = Router()
+        self.router = router or Router()
         self.guard: AbstractContextManager[Any] = nullcontext()
 
     def mark_sent(self, acks: Sequence[Ack], finished: Iterable[Batch]) -> int:
@@ -104,29 +117,40 @@ class Settlement:
             locked = self._session.rows("lock_failures", _pairs(rows))
             found = [(rows[row[0], batches[row[1] - 1]], row) for row in locked]
             followers = self._followers(found)
-            charged = [(failure, row) for failure, row in found if failure not in followers]
-            outcomes = [(f, *self._outcome(f, row[2], row[3])) for f, row in charged]
+            judged = [
+                (failure, *self._outcome(failure, row[2], row[3]), row)
+                for failure, row in found
+                if failure not in followers
+            ]
+            to_bury = [one[0] for one in judged if self._is_to_bury(one[0], one[1])]
+            outcomes = [one[:3] for one in judged if one[0] not in to_bury]
             self._session.run(
                 "settle_failed",
                 {
                     "outbox_ids": array(failure.outbox_id for failure, _, _ in outcomes),
                     "statuses": [str(status) for _, status, _ in outcomes],
-                    "charges": [1] * len(outcomes),
+                    "charges": [int(failure.delay is None) for failure, _, _ in outcomes],
                     "delays": [delay for _, _, delay in outcomes],
                     "error_codes": [failure.code for failure, _, _ in outcomes],
                     "error_messages": [failure.reason for failure, _, _ in outcomes],
                 },
             )
-            heads = [f.outbox_id for f, row in charged if row[5] and self.router.blocks(row[4])]
+            heads = [
+                failure.outbox_id
+                for failure, _, _, row in judged
+                if row[5] and failure not in to_bury and self._holds(failure, row[4])
+            ]
             if heads:
                 self._session.run("place_holds", {"outbox_ids": array(heads)})
             if followers:
                 given_back = _pairs([(f.outbox_id, f.batch) for f in followers])
                 self._session.run("release_rows", given_back | {"uncounted": 0})
-            done = {(failure.outbox_id, failure.batch) for failure, _ in found}
+            seen = {(failure.outbox_id, failure.batch) for failure, _ in found}
             ended = sum(status is Status.FAILED for _, status, _ in outcomes)
-            left = [f for f in attempts if (f.outbox_id, f.batch) not in done]
-            return Failed(len(done) - ended, ended, left, [])
+            delayed = sum(failure.delay is not None for failure, _, _ in outcomes)
+            left = [f for f in attempts if (f.outbox_id, f.batch) not in seen]
+            retried = len(outcomes) - ended - delayed
+            return Failed(retried, ended, delayed + len(followers), left, [], to_bury)
 
         has_ordered = any(batch.lanes for batch in batches)
         with self.guard if has_ordered else nullcontext():
@@ -147,7 +171,7 @@ class Settlement:
         heads: set[tuple[str, str]] = set()
         followers = set()
         for failure, (_, _, _, _, destination, key, is_held) in found:
-            if key is None or not self.router.blocks(destination):
+            if key is None or not self._holds(failure, destination):
                 continue
             if not failure.final and (is_held or (destination, key) in heads):
                 followers.add(failure)
@@ -161,7 +185,20 @@ class Settlement:
         found = self._session.rows("find_claimed", _pairs(pairs))
         return {(outbox_id, batches[number - 1]) for outbox_id, number in found}
 
+    def _holds(self, failure: Failure, destination: str) -> bool:
+        """Tell whether a row holds its ordering key; one that waits for a leader always does."""
+        return failure.delay is not None or self.router.blocks(destination)
+
+    def _is_to_bury(self, failure: Failure, status: Status) -> bool:
+        """Tell whether the record of a row that ends FAILED goes to a dead-letter topic first."""
+        if status is not Status.FAILED or failure.buried:
+            return False
+        destination = failure.batch.where(failure.outbox_id)
+        return self.router.route(destination).dead_letter is not None
+
     def _outcome(self, failure: Failure, used: int, allowed: int) -> tuple[Status, float]:
+        if failure.delay is not None:
+            return Status.PENDING, failure.delay
         if failure.final or used + 1 >= allowed:
             return Status.FAILED, 0.0
         return Status.PENDING, self._backoff.delay(used + 1)

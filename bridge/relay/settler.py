@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from bridge.database.connection import first_line
 from bridge.database.session import BUSY, PASSING, ConnectionLost
 from bridge.kafka.failures import FailureClass, classify
 from bridge.kafka.producer import error_name
 from bridge.lifecycle import ErrorCode
 from bridge.message import MAX_ERROR_CODE, MAX_ERROR_MESSAGE
-from bridge.relay.batch import Ack, Batch, Refusal, Suspect, Unsent
-from bridge.relay.settlement import Failure, Settlement
+from bridge.relay.batch import Ack, Batch, Letter, Refusal, Suspect, Unsent
+from bridge.relay.settlement import Failed, Failure, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,12 +32,26 @@ _HELD_WAIT = 0.5
 _LOGGED_IDS = 20
 
 
+@dataclass(slots=True)
+class Held:
+    """Outcomes of rows that somebody else has locked; true where there are any."""
+
+    acks: list[Ack] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    unsent: list[Unsent] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.acks or self.failures or self.unsent)
+
+
 class Settler:
     """The stage that settles: one thread, one connection.
 
     Outcomes are collected for a few milliseconds and written together, in id order. None is
     dropped: it stays here until the database has it, through lost connections and through rows that
-    somebody else has locked.
+    somebody else has locked. `on_success` hears the destination of acknowledged records,
+    `on_failure` destination, code and reason of refused ones that may say more about the
+    destination than about the record, `on_doubt` where a batch was refused for some record in it.
     """
 
     def __init__(
@@ -45,10 +59,13 @@ class Settler:
         settlement: Settlement,
         flight: Flight,
         report: RelayReport,
-        reopen: Callable[[threading.Event, Callable[[Exception], None]], bool],
+        reopen: Callable[[threading.Event], bool],
         *,
         interval: float,
         rows: int,
+        on_success: Callable[[str], None] = lambda _: None,
+        on_failure: Callable[[str, str, str], None] = lambda *_: None,
+        on_doubt: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settlement = settlement
         self._flight = flight
@@ -56,8 +73,10 @@ class Settler:
         self._reopen = reopen
         self._interval = interval
         self._rows = rows
-        self._held_acks: list[Ack] = []
-        self._held_failures: list[Failure] = []
+        self._on_success = on_success
+        self._on_failure = on_failure
+        self._on_doubt = on_doubt
+        self._held = Held()
         self._held_until = 0.0
         self._log = structlog.get_logger("bridge.relay.settler")
         self.draining = threading.Event()
@@ -77,19 +96,25 @@ class Settler:
         flight = self._flight
         acks = _take(flight.acks, self._rows)
         failures = [
-            *(
-                Failure(
-                    fault[0], fault[1], fault[2][:MAX_ERROR_MESSAGE], final=True, batch=fault[3]
-                )
-                for fault in _take(flight.faults)
-            ),
-            *self._judge(_take(flight.refusals)),
+            Failure(
+                fault.outbox_id,
+                fault.code,
+                fault.reason[:MAX_ERROR_MESSAGE],
+                final=fault.delay is None,
+                batch=fault.batch,
+                delay=fault.delay,
+                buried=fault.buried,
+            )
+            for fault in _take(flight.faults)
         ]
         unsent = _take(flight.unsent)
-        if (self._held_acks or self._held_failures) and time.monotonic() >= self._held_until:
-            acks += self._held_acks
-            failures += self._held_failures
-            self._held_acks, self._held_failures = [], []
+        self._judge(_take(flight.refusals), failures, unsent)
+        self._note_reports(acks, failures, unsent)
+        if self._held and time.monotonic() >= self._held_until:
+            acks += self._held.acks
+            failures += self._held.failures
+            unsent += self._held.unsent
+            self._held = Held()
         if acks:
             acks.sort(key=_outbox_id)
             self._insist(lambda: self._settle_acks(acks))
@@ -98,11 +123,30 @@ class Settler:
         if unsent:
             self._insist(lambda: self._release(unsent))
 
+    def _note_reports(
+        self, acks: Sequence[Ack], failures: Sequence[Failure], unsent: Sequence[Unsent]
+    ) -> None:
+        """Tell the flight of which rows Kafka's word has come, and the breakers of successes."""
+        reported = [
+            *((ack[0], ack[3]) for ack in acks),
+            *((failure.outbox_id, failure.batch) for failure in failures),
+            *((item.outbox_id, item.batch) for item in unsent),
+        ]
+        if not reported:
+            return
+        self._flight.report(reported)
+        for batch in {ack[3] for ack in acks}:
+            names = [batch.destination] if batch.destination is not None else batch.destinations
+            for name in names:
+                self._on_success(name)
+
     def _settle_acks(self, acks: Sequence[Ack]) -> None:
         held: Sequence[Ack] = ()
         claims_deleted = True
         try:
-            settled = self._settlement.mark_sent(acks, _finished(acks))
+            settled = self._settlement.mark_sent(
+                acks, finished_batches([(ack[0], ack[3]) for ack in acks])
+            )
         except BUSY:
             settled, held = self._settlement.mark_free_sent(acks)
             claims_deleted = False
@@ -112,89 +156,116 @@ class Settler:
         # Only now, when no statement can fail any more, may the outcomes be counted out.
         if held:
             # Somebody's open transaction: the others are written, these wait for it.
-            self._held_acks += held
-            self._held_until = time.monotonic() + _HELD_WAIT
+            self._hold().acks += held
         self._report.sent += settled
         self._lost(lost)
-        self._leave((ack[3] for ack in written), claims_deleted=claims_deleted)
+        self._leave([(ack[0], ack[3]) for ack in written], claims_deleted=claims_deleted)
 
     def _settle_failures(self, failures: Sequence[Failure]) -> None:
         result = self._settlement.mark_failed(failures)
         self._report.retried += result.retried
         self._report.failed += result.failed
+        self._report.released += result.delayed
         if result.lost:
             self._lost(result.lost)
         if result.held:
-            self._held_failures += result.held
-            self._held_until = time.monotonic() + _HELD_WAIT
-        held = {failure.outbox_id for failure in result.held}
-        for failure in failures[:1] if result.retried or result.failed else ():
+            self._hold().failures += result.held
+        if result.to_bury:
+            self._flight.to_publish.put(
+                [Letter(one.outbox_id, one.code, one.reason, one.batch) for one in result.to_bury]
+            )
+        still_here = {one.outbox_id for one in (*result.held, *result.to_bury)}
+        self._log_failures(failures, result)
+        self._leave([(f.outbox_id, f.batch) for f in failures if f.outbox_id not in still_here])
+
+    def _log_failures(self, failures: Sequence[Failure], result: Failed) -> None:
+        charged = [failure for failure in failures if failure.delay is None]
+        if charged and (result.retried or result.failed):
             self._log.warning(
                 "not delivered",
                 rows=result.retried + result.failed,
                 failed=result.failed,
-                first_outbox_id=failure.outbox_id,
-                code=failure.code,
-                reason=failure.reason,
+                first_outbox_id=charged[0].outbox_id,
+                code=charged[0].code,
+                reason=charged[0].reason,
             )
-        self._leave(f.batch for f in failures if f.outbox_id not in held)
 
     def _release(self, unsent: Sequence[Unsent]) -> None:
         held = set(self._settlement.release(unsent))
-        self._flight.unsent.extend(held)  # somebody's open transaction: tried again next time
+        if held:
+            self._hold().unsent += held
         released = [item for item in unsent if item not in held]
         self._report.released += len(released)
-        self._leave(item.batch for item in released)
+        self._leave([(item.outbox_id, item.batch) for item in released])
 
-    def _judge(self, refusals: Iterable[Refusal]) -> list[Failure]:
-        """Turn refusals into failures; records refused beside others are sent again, alone."""
-        failures: list[Failure] = []
+    def _hold(self) -> Held:
+        """Return where to keep rows that somebody else has locked, until they are tried again."""
+        self._held_until = time.monotonic() + _HELD_WAIT
+        return self._held
+
+    def _judge(
+        self, refusals: Iterable[Refusal], failures: list[Failure], unsent: list[Unsent]
+    ) -> None:
+        """Sort refusals: charged ones fail, others go back, and the doubtful are sent once more.
+
+        A record refused beside others is sent alone, to find the guilty one. Of ordered rows that
+        is only the first of each lane; the others go back, so that none passes a guilty one.
+        """
         suspects: list[Suspect] = []
-        for refusal in refusals:
-            of_message = classify(refusal.error) is FailureClass.MESSAGE
-            if of_message and not refusal.alone:
-                suspects.append(Suspect(refusal.outbox_id, refusal.batch))
-                continue
+        lanes: set[int] = set()
+        for refusal in sorted(refusals, key=_outbox_id):
+            verdict = classify(refusal.error)
             code = error_name(refusal.error)
+            if verdict.failure_class is FailureClass.MESSAGE and not refusal.alone:
+                self._on_doubt(refusal.batch.where(refusal.outbox_id))
+                lane = refusal.batch.lane_of.get(refusal.outbox_id)
+                if lane is None or lane not in lanes:
+                    suspects.append(Suspect(refusal.outbox_id, refusal.batch))
+                else:
+                    unsent.append(Unsent(refusal.outbox_id, refusal.batch, handed=True))
+                if lane is not None:
+                    lanes.add(lane)
+                continue
+            if verdict.failure_class is not FailureClass.MESSAGE:
+                self._on_failure(refusal.batch.where(refusal.outbox_id), code, refusal.error.str())
+            if not verdict.charged:
+                unsent.append(Unsent(refusal.outbox_id, refusal.batch, handed=True))
+                continue
             if code == "MSG_SIZE_TOO_LARGE":
                 code = ErrorCode.MESSAGE_TOO_LARGE
-            reason = refusal.error.str()[:MAX_ERROR_MESSAGE]
             failures.append(
-                Failure(refusal.outbox_id, code[:MAX_ERROR_CODE], reason, of_message, refusal.batch)
+                Failure(
+                    refusal.outbox_id,
+                    code[:MAX_ERROR_CODE],
+                    refusal.error.str()[:MAX_ERROR_MESSAGE],
+                    verdict.failure_class is FailureClass.MESSAGE,
+                    refusal.batch,
+                )
             )
         if suspects:
-            suspects.sort(key=_outbox_id)
             self._flight.to_publish.put(suspects)
-        return failures
 
     def _insist(self, work: Callable[[], None]) -> None:
         """Do one piece of work until the database has it."""
         while not self.give_up.is_set():
             try:
                 work()
-            except ConnectionLost as error:
-                self._log.warning("database connection lost", reason=str(error))
-                if self._reopen(self.give_up, self._told):
-                    self._log.info("database connection back")
+            except ConnectionLost:
+                self._reopen(self.give_up)
             except BUSY:
                 self.give_up.wait(self._interval)
-            except PASSING as error:
-                self._log.warning("outcomes refused, tried again", reason=first_line(error))
+            except PASSING:
                 self.give_up.wait(_HELD_WAIT)
             else:
                 return
 
-    def _leave(self, batches: Iterable[Batch], *, claims_deleted: bool = False) -> None:
+    def _leave(self, items: Sequence[tuple[int, Batch]], *, claims_deleted: bool = False) -> None:
         """Count rows out of their batches; a batch without open rows is finished."""
-        counts = Counter(batches)
-        finished = []
-        for batch, rows in counts.items():
-            batch.open -= rows
-            if batch.open == 0:
-                finished.append(batch)
-        if finished and not claims_deleted:
-            self._insist(lambda: self._settlement.delete_claims(finished))
-        self._flight.leave(counts.total(), finished)
+        if not claims_deleted:
+            finished = finished_batches(items)
+            if finished:
+                self._insist(lambda: self._settlement.delete_claims(finished))
+        self._flight.leave(items)
 
     def _lost(self, outbox_ids: list[int]) -> None:
         if outbox_ids:
@@ -205,13 +276,10 @@ class Settler:
                 outbox_ids=outbox_ids[:_LOGGED_IDS],
             )
 
-    def _told(self, error: Exception) -> None:
-        self._log.warning("database unreachable, outcomes are kept", reason=str(error))
 
-
-def _finished(acks: Sequence[Ack]) -> list[Batch]:
-    """Return the batches of which these acks settle the last open rows."""
-    return [batch for batch, rows in Counter(ack[3] for ack in acks).items() if batch.open == rows]
+def finished_batches(items: Sequence[tuple[int, Batch]]) -> list[Batch]:
+    """Return the batches of which these are the last open rows."""
+    return [batch for batch, rows in Counter(b for _, b in items).items() if batch.open == rows]
 
 
 def _take(mailbox: deque[Item], most: int | None = None) -> list[Item]:

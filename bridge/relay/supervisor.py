@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
@@ -15,21 +15,36 @@ import structlog
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
 from bridge.errors import DatabaseError, KafkaError, OutboxError, SchemaError
-from bridge.kafka.producer import check_reachable, create_producer, producer_settings
+from bridge.kafka.producer import (
+    check_reachable,
+    create_producer,
+    number,
+    producer_settings,
+)
+from bridge.kafka.topics import Topics
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+from bridge.relay.admission import Admission
+from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
 from bridge.relay.flight import Flight
 from bridge.relay.maintenance import Maintenance
+from bridge.relay.notifier import Notifier
+from bridge.relay.outages import DatabaseState
+from bridge.relay.payloads import Payloads
+from bridge.relay.producers import Producers
 from bridge.relay.publisher import Publisher
 from bridge.relay.registration import Registration
 from bridge.relay.rescuer import Rescuer
 from bridge.relay.settlement import Settlement
 from bridge.relay.settler import Settler
 from bridge.relay.tally import RelayReport
+from bridge.relay.target import Aim
+from bridge.relay.watch import Watch
 from bridge.retry import Backoff
+from bridge.settings import service_manager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from confluent_kafka import KafkaError as ClientError
@@ -100,27 +115,38 @@ class Relay:
         self._stuck = False
         self._error: BaseException | None = None
         self._flight = Flight(relay.max_inflight_rows, relay.max_inflight_bytes)
+        self._stages: list[threading.Thread] = []
+        self._notifier = Notifier(service_manager(), self._is_alive)
+        self._database = DatabaseState()
         self._registration = Registration(
-            settings, relay.name, self._url(direct=True), on_failure=self._fail
+            settings,
+            relay.name,
+            self._url(direct=True),
+            on_failure=self._fail,
+            observer=self._database,
         )
         self._claims = self._session("claim", opened=self._listen)
         self._settles = self._session("settle")
         self._payloads = self._session("publish")
         self._chores = self._session("maintain")
-        self._claimer = Claimer(settings, self._claims, self._registration, self._flight, run)
+        self._breakers = Breakers()
+        self._admission = Admission(self._flight, self._breakers)
+        self._claimer = Claimer(
+            settings,
+            self._claims,
+            self._registration,
+            self._flight,
+            run,
+            admission=self._admission,
+        )
         retry = settings.retry
+        self._router = settings.router()
         self._settlement = Settlement(
-            self._settles, Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter)
+            self._settles,
+            Backoff(base=retry.base, cap=retry.cap, jitter=retry.jitter),
+            self._router,
         )
         self._settlement.guard = self._claimer.holds.guard
-        self._settler = Settler(
-            self._settlement,
-            self._flight,
-            self._report,
-            self._settles.reopen,
-            interval=relay.settle_interval,
-            rows=relay.settle_rows,
-        )
         rescuer = Rescuer(
             settings, self._chores, self._registration, self._report, self._claimer.walk_soon
         )
@@ -135,6 +161,7 @@ class Relay:
         """Begin to drain."""
         if not self._stopping.is_set():
             self._latest = time.monotonic() + self._settings.relay.drain_timeout
+            self._notifier.stopping()
         self._stopping.set()
 
     def force(self) -> None:
@@ -145,25 +172,29 @@ class Relay:
     def run(self) -> RelayReport:
         """Run until stopped; raises OutboxError where the relay cannot start or go on."""
         sessions = (self._claims, self._settles, self._payloads, self._chores)
+        self._notifier.start()
         try:
             for session in sessions:
                 session.open()
             self._verify_database()
-            producer = self._producer()
-            if self._await_kafka(producer):
+            self._producers = Producers(self._create_producer, self._number("batch.size"))
+            if self._await_kafka(self._producers.main()):
                 self._registration.start()
+                self._notifier.ready("sending")
                 self._log.info(
                     "relay started",
                     relay=self._settings.relay.name,
                     relay_id=self._registration.relay_id,
                 )
                 try:
-                    self._work(self._publisher(producer))
+                    self._work()
                 finally:
                     self._await(self._thread("leave", self._registration.stop))
             if self._bounded and self._error is None and not self._stuck:
                 self._report.later = self._chores.value("count_later")
         finally:
+            self._notifier.close()
+            self._database.stop()
             for session in () if self._stuck else sessions:
                 session.close()
         if self._error is not None:
@@ -181,12 +212,55 @@ class Relay:
             )
         Migrator(connection, self._settings.database.schema_name).verify()
 
-    def _work(self, publisher: Publisher) -> None:
+    def _work(self) -> None:
+        relay = self._settings.relay
+        aim = Aim(
+            self._router,
+            self._producers,
+            self._flight,
+            fail_missing=relay.missing_topic == "fail",
+            max_bytes=self._number("message.max.bytes"),
+        )
+        payloads = Payloads(self._payloads)
+        publisher = Publisher(
+            self._producers,
+            payloads=payloads,
+            aim=aim,
+            flight=self._flight,
+            on_fatal=self._producers.end_fatal,
+            max_age=relay.lease
+            - relay.lease_margin
+            - self._settings.kafka.message_timeout_ms / 1000,
+        )
+        watch = Watch(
+            Topics(self._producer_settings(), self._producers.main()),
+            self._router,
+            producers=self._producers,
+            flight=self._flight,
+            breakers=self._breakers,
+            admission=self._admission,
+            aim=aim,
+            create_missing=relay.missing_topic == "create",
+            record_timeout=self._settings.kafka.message_timeout_ms / 1000,
+        )
+        self._admission.look_soon = watch.look_soon
+        settler = Settler(
+            self._settlement,
+            self._flight,
+            self._report,
+            self._settles.reopen,
+            interval=relay.settle_interval,
+            rows=relay.settle_rows,
+            on_success=watch.on_success,
+            on_failure=watch.on_failure,
+            on_doubt=watch.on_doubt,
+        )
+        watching = self._thread("watch", watch.run)
         claim = self._thread("claim", self._claimer.run, at_end=self._claimed_all.set)
         publish = self._thread("publish", publisher.run)
-        poll = self._thread("poll", publisher.poll)
-        settle = self._thread("settle", self._settler.run)
+        settle = self._thread("settle", settler.run)
         maintain = self._thread("maintain", self._maintenance.run)
+        self._stages += (watching, claim, publish, settle, maintain)
         while not (self._stopping.is_set() or self._claimed_all.wait(_TICK)):
             pass
         if self._stopping.is_set():
@@ -198,17 +272,26 @@ class Relay:
         self._flight.to_publish.put(None)
         if drained:
             self._await(publish)
-            self._settler.draining.set()
+            settler.draining.set()
         else:
-            self._settler.give_up.set()
+            settler.give_up.set()
         self._await(settle)
-        publisher.finish()
-        self._await(poll)
+        payloads.end()
+        watch.stop.set()
+        self._await(watching)
+        self._producers.finish()
+        for thread in self._producers.threads():
+            self._await(thread)
         self._maintenance.stop.set()
         self._await(maintain)
         if not drained:
             self._await(self._thread("give-back", self._give_back_the_rest))
         self._report.forced = self._stuck or not drained
+
+    def _is_alive(self) -> bool:
+        """Tell whether no stage has ended that should go on."""
+        ends = self.is_stopping or self._claimed_all.is_set()
+        return ends or all(stage.is_alive() for stage in self._stages)
 
     def _await(self, stage: threading.Thread) -> None:
         """Wait for the end of a stage; not for ever where the database hangs, once told to stop."""
@@ -281,31 +364,19 @@ class Relay:
             self.force()
         self.stop()
 
-    def _producer(self, *, alone: bool = False) -> Producer:
-        settings = producer_settings(
+    def _producer_settings(self) -> dict[str, Any]:
+        return producer_settings(
             self._settings.kafka.bootstrap_servers,
             self._settings.kafka.properties,
             client_id=f"outbox-bridge-{self._settings.relay.name}",
         )
-        if alone:
-            # One record to a batch: a refusal then concerns this record and no other.
-            settings["batch.num.messages"] = 1
-        return create_producer(settings, on_error=self._kafka_event)
 
-    def _publisher(self, producer: Producer) -> Publisher:
-        relay = self._settings.relay
-        router = self._settings.router()
-        self._settlement.router = router
-        return Publisher(
-            producer,
-            lone_producer=lambda: self._producer(alone=True),
-            session=self._payloads,
-            router=router,
-            flight=self._flight,
-            on_fatal=self._fatal,
-            max_age=relay.lease
-            - relay.lease_margin
-            - self._settings.kafka.message_timeout_ms / 1000,
+    def _number(self, name: str) -> int:
+        return number(self._producer_settings(), name)
+
+    def _create_producer(self, overrides: Mapping[str, Any]) -> Producer:
+        return create_producer(
+            {**self._producer_settings(), **overrides}, on_error=self._kafka_event
         )
 
     def _await_kafka(self, producer: Producer) -> bool:
@@ -320,6 +391,7 @@ class Relay:
                     raise
                 if not told:
                     self._log.warning("waiting for Kafka; nothing is claimed", reason=str(error))
+                    self._notifier.status("waiting for Kafka")
                     told = True
             else:
                 return True
@@ -327,18 +399,9 @@ class Relay:
 
     def _kafka_event(self, error: ClientError) -> None:
         if error.fatal():
-            self._fatal(error.str())
+            self._producers.end_fatal(error.str())
         else:
-            self._log.warning("kafka", code=error.name(), reason=error.str())
-
-    def _fatal(self, reason: str) -> None:
-        self._fail(
-            "publish",
-            KafkaError(
-                f"the idempotent producer cannot go on: {reason}; the rows in flight are given "
-                "back uncharged, start the relay again"
-            ),
-        )
+            self._log.debug("kafka", code=error.name(), reason=error.str())
 
     def _session(self, stage: str, opened: Callable[[Session], None] | None = None) -> Session:
         return Session(
@@ -348,6 +411,11 @@ class Relay:
             relay_name=self._settings.relay.name,
             lock_timeout=self._settings.relay.lock_timeout,
             opened=opened,
+            observer=self._database,
+            # What a claim or an outcome has waited for that long comes too late for its lease.
+            answer_timeout=max(
+                5.0, self._settings.relay.lease / (0.4 if stage == "maintain" else 2)
+            ),
         )
 
     def _listen(self, session: Session) -> None:

@@ -67,6 +67,8 @@ class Targets:
         self._full: list[str] = []
         self._rows = 1
         self._quotas: dict[str, int] = {}
+        self._looked_at: list[str] = []
+        self._withheld: list[str] = []
         self._floor = BEGINNING
         self._next_floor: int | None = None
         self._newest = BEGINNING
@@ -78,6 +80,11 @@ class Targets:
 
     def __bool__(self) -> bool:
         return bool(self._order)
+
+    @property
+    def names(self) -> list[str]:
+        """The destinations, in the order in which the next claim looks at them."""
+        return self._order
 
     def replace(self, destinations: Sequence[str]) -> None:
         """Set the destinations; known ones keep their cursors, backlogged ones stand last."""
@@ -96,30 +103,47 @@ class Targets:
         """Start the next look from the beginning, floor or not."""
         self._next_walk = 0.0
 
-    def parameters(self, rows: int) -> dict[str, Any]:
+    def start_over(self) -> None:
+        """Forget the floor: destinations come back whose rows may all lie below it."""
+        self._floor, self._next_floor = BEGINNING, None
+        self._next_walk = 0.0
+
+    def parameters(
+        self,
+        rows: int,
+        admit: Callable[[dict[str, int]], dict[str, int]] | None = None,
+    ) -> dict[str, Any]:
         """Return the arrays for `claim_rows.sql`.
 
         Backlogged destinations share `rows` equally and stand behind the others, so that a row of a
         quiet destination never waits for a backlog. Of the others each may take a small share, so
         that one whose backlog is not known yet leaves room for those behind it.
+
+        `admit` is told these quotas and returns smaller ones. A destination that it leaves out is
+        not looked at this time, and keeps its cursor and its place.
         """
         self._rows = rows
         busy = -(-rows // max(1, len(self._full)))
         quiet = max(_QUIET_ROWS, -(-rows // max(1, len(self._order))))
         self._quotas = dict.fromkeys(self._order, quiet) | dict.fromkeys(self._full, busy)
+        self._looked_at, self._withheld = self._order, []
+        if admit is not None:
+            self._quotas = admit(self._quotas)
+            self._looked_at = [name for name in self._order if self._quotas.get(name)]
+            self._withheld = [name for name in self._order if not self._quotas.get(name)]
         self._walked_whole = time.monotonic() >= self._next_walk
         low = START if self._walked_whole else (self._floor, BEGINNING)
         if self._walked_whole:
-            cursors = [low] * len(self._order)
+            cursors = [low] * len(self._looked_at)
         else:
-            cursors = [max(self._cursors[name], low) for name in self._order]
+            cursors = [max(self._cursors[name], low) for name in self._looked_at]
         self._swept = all(cursor == low for cursor in cursors)
         return {
-            "destinations": self._order,
+            "destinations": self._looked_at,
             # Texts: psycopg would choose the type of a list by its values, a plan for each type.
             "after_times": array(cursor[0] for cursor in cursors),
             "after_ids": array(cursor[1] for cursor in cursors),
-            "quotas": array(self._quotas[name] for name in self._order),
+            "quotas": array(self._quotas[name] for name in self._looked_at),
             "batch_rows": rows,
         }
 
@@ -129,15 +153,13 @@ class Targets:
         `taken` counts the entries, stale ones included. Where they filled the batch, the claim
         ended at the last destination that has rows, and did not reach those behind it.
         """
-        if len(self._order) == 1:
-            counts = {self._order[0]: len(rows)}
-        else:
-            counts = Counter(row[1] for row in rows)
-        served = [name for name in self._order if counts.get(name)]
-        reached, cut_short = self._order, ""
+        order = self._looked_at
+        counts = {order[0]: len(rows)} if len(order) == 1 else Counter(row[1] for row in rows)
+        served = [name for name in order if counts.get(name)]
+        reached, cut_short = order, ""
         if taken >= self._rows and served:
             cut_short = served[-1]
-            reached = self._order[: self._order.index(cut_short) + 1]
+            reached = order[: order.index(cut_short) + 1]
         full = [n for n in served if counts[n] >= self._quotas[n] or n == cut_short]
         for name in reached:
             self._cursors[name] = START
@@ -147,14 +169,14 @@ class Targets:
             self._cursors[name] = last
             self._newest = max(self._newest, last[0])
         if len(self._order) > 1:
-            missed = self._order[len(reached) :]
+            missed = order[len(reached) :] + self._withheld
             waiting = [name for name in missed if name in self._full]
             busy = {*waiting, *full}
             quiet = [name for name in missed + reached if name not in busy]
             full = waiting + full[1:] + full[:1]
             self._order = quiet + full
         self._full = full
-        self._exhausted = not full and taken < self._rows
+        self._exhausted = not full and taken < self._rows and not self._withheld
 
     def looked(self, seconds: float, read_floor: Callable[[], int | None]) -> None:
         """Note how long the look took that was recorded last, and set the floor where it was slow.

@@ -8,7 +8,7 @@
 -- The roles cannot log in; grant them to those that can: `grant outbox_relay to my_relay_login`.
 --
 --   outbox_writer     the application: enqueues, and sees whether a key is known
---   outbox_relay      the relay: claims, settles, rescues; cannot enqueue or change a message
+--   outbox_relay      the relay: claims, settles, rescues, prunes; cannot enqueue or change a message
 --   outbox_operator   people: look at everything, move rows on, set switches; leaves audit entries
 --   outbox_reader     dashboards: look at everything
 begin;
@@ -42,7 +42,9 @@ revoke all on table
 :"schema".app_outbox_hold,
 :"schema".app_outbox_suspect,
 :"schema".app_outbox_control,
+:"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
+:"schema".app_outbox_archive,
 :"schema".app_outbox_migration
 from outbox_writer, outbox_relay, outbox_operator, outbox_reader;
 
@@ -100,7 +102,13 @@ grant select, insert, update, delete on table
 :"schema".app_outbox_suspect
 to outbox_relay;
 grant select on table :"schema".app_outbox_control, :"schema".app_outbox_migration to outbox_relay;
+grant select, insert, update on table :"schema".app_outbox_rate to outbox_relay;
 grant insert on table :"schema".app_outbox_audit to outbox_relay;
+-- Deletes what has reached its end and is old enough, nothing else.
+grant execute on function
+:"schema".app_outbox_prune(bigint [], boolean),
+:"schema".app_outbox_prune_audit(integer)
+to outbox_relay;
 
 -- Operator.
 grant select on table
@@ -114,9 +122,14 @@ grant select on table
 :"schema".app_outbox_hold,
 :"schema".app_outbox_suspect,
 :"schema".app_outbox_control,
+:"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
+:"schema".app_outbox_archive,
 :"schema".app_outbox_migration
 to outbox_operator, outbox_reader;
+grant execute on function :"schema".app_outbox_is_quiet(
+    text, timestamptz
+) to outbox_relay, outbox_operator, outbox_reader;
 grant update (
     status,
     retry_count,

@@ -1,4 +1,4 @@
-"""Runs the benchmarks: `python -m tests.bench [--quick] [--no-peer] [drain latency writers scale]`.
+"""Runs the benchmarks: `python -m tests.bench [--quick] [--no-peer] [NAME …]`.
 
 A missed goal is a line in the table, never a failure. Exit code 1 where a measurement did not come
 about; what was measured before is reported all the same.
@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import LocalError
-from tests.bench import drain, latency, scale, writers
+from tests.bench import drain, fair, latency, retention, scale, writers
 from tests.bench.debezium import ensure_jars
 from tests.bench.figures import BenchError, Findings
 from tests.bench.lab import Lab
@@ -34,6 +34,8 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "latency": latency.run,
     "writers": writers.run,
     "scale": scale.run,
+    "fair": fair.run,
+    "retention": retention.run,
 }
 _WITH_PEER = {"drain", "latency"}
 

@@ -23,6 +23,7 @@ class Sizes:
     sent_rows: int = 2_000_000
     tomorrow_rows: int = 100_000
     other_rows: int = 500_000
+    fair_rows: int = 500_000
 
 
 FULL = Sizes()
@@ -40,5 +41,6 @@ QUICK = Sizes(
     sent_rows=200_000,
     tomorrow_rows=20_000,
     other_rows=100_000,
+    fair_rows=100_000,
 )
 """Ends within five minutes on two cores; too small for figures to quote."""

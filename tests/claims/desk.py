@@ -10,7 +10,9 @@ from bridge.database.arrays import array
 from bridge.database.session import Session
 from bridge.database.template import advisory_class
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+from bridge.relay.admission import Admission
 from bridge.relay.batch import Ack, Batch, Unsent
+from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
 from bridge.relay.flight import Flight
 from bridge.relay.lanes import Lanes
@@ -42,6 +44,14 @@ def settings_for(url: str, name: str = "desk", **relay: Any) -> Settings:
     )
 
 
+class OpenBreakers(Breakers):
+    """Lets everything flow, as when Kafka is well."""
+
+    def allowance(self, destination: str, most: int) -> int:
+        del destination
+        return most
+
+
 class Desk:
     """A registered relay whose stages are called one by one."""
 
@@ -56,7 +66,15 @@ class Desk:
         self.registration.start()
         self.flight = Flight(100_000, 1 << 30)
         self.report = RelayReport()
-        self.claimer = Claimer(self.settings, self.session, self.registration, self.flight, Run())
+        self.admission = Admission(self.flight, OpenBreakers())
+        self.claimer = Claimer(
+            self.settings,
+            self.session,
+            self.registration,
+            self.flight,
+            Run(),
+            admission=self.admission,
+        )
         self.settlement = Settlement(self.settling, Backoff(jitter=0.0))
         self.lanes = Lanes(
             self.session, self.registration, self.flight, advisory_class("lanes", "public")
@@ -145,7 +163,7 @@ class Desk:
         claim_id = str(uuid.uuid4())
         parameters = self.parameters(claim_id) | {
             "lanes": array(range(64) if lanes is None else lanes),
-            "closed": list(closed),
+            "shut": list(closed),
         }
         return self.batch(claim_id, self.session.rows("claim_suspect", parameters))
 
@@ -165,10 +183,12 @@ class Desk:
     def look(self, rows: int) -> list[int]:
         """Let the claimer look once at all destinations; returns what it claimed."""
         self.claimer._search(force=True)
+        self.claimer._admission.begin()
         return self._looked(lambda: self.claimer._look(rows))
 
     def look_again(self, rows: int) -> list[int]:
         """Let the claimer look once more, without a search for destinations."""
+        self.claimer._admission.begin()
         return self._looked(lambda: self.claimer._look(rows))
 
     def look_ordered(self, rows: int) -> list[int]:
@@ -200,7 +220,8 @@ class Desk:
         """Acknowledge everything that the claimer has put into the flight."""
         for batch in self.flight.batches():
             self.settle(batch)
-            self.flight.leave(len(batch.rows), [batch])
+            batch.open = len(batch.rows)  # it is the flight that counts them out here
+            self.flight.leave([(row[0], batch) for row in batch.rows])
 
     def fail(self, batch: Batch, *, final: bool = False, code: str = "UNKNOWN") -> Failed:
         failures = [Failure(row[0], code, "because", final, batch) for row in batch.rows]

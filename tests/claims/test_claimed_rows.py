@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from bridge.relay.claim import Intake
 from bridge.relay.claimer import Claimer, Run
 from tests.claims.desk import InBackground, ids
 from tests.claims.outbox import count, faults, insert, state, states, unclaimed, waits
@@ -245,7 +246,7 @@ def test_a_backlog_of_stale_entries_is_thrown_away_without_a_pause(
     monkeypatch.setattr(Claimer, "_sleep", sleep)
     desk.claimer._run = Run(until_empty=True)
     monkeypatch.setattr(desk.claimer, "_nothing_due", lambda: pytest.fail("asked too early"))
-    monkeypatch.setattr(Claimer, "_enter", lambda _self, _id, rows, *_: entered(rows))
+    monkeypatch.setattr(Intake, "enter", lambda _self, _id, rows, *_: entered(rows))
     found: list[int] = []
 
     def entered(rows: list[Any]) -> None:

@@ -63,6 +63,7 @@ def open_writer(connect: OpenConnection) -> tuple[Conn, int]:
 def test_a_row_that_commits_late_behind_a_full_batch_is_claimed_when_the_backlog_ends(
     conn: Conn, connect: OpenConnection, desk: Desk, clock: Clock
 ) -> None:
+    """watermill#311: what committed behind the reader was never read."""
     writer, late = open_writer(connect)
     rows = insert(conn, 25)
     assert late < rows[0]

@@ -164,7 +164,10 @@ def test_a_hostile_search_path_does_not_keep_a_sleeping_relay_asleep(
         "insert into public.app_outbox (message_key, event_type, destination) "
         "values ('x', 't', 'd')"
     )
-    assert wait_until(lambda: desk.claimer._gate.wait(1.0, desk.claimer.stop), "the relay is woken")
+    assert wait_until(
+        lambda: desk.claimer._gate.wait(1.0, desk.claimer.stop, desk.admission.changed),
+        "the relay is woken",
+    )
     desk.claimer._gate.open_gate()
     conn.execute("drop schema evil cascade")
 
@@ -189,7 +192,7 @@ def test_the_trigger_functions_cannot_be_hung_on_another_table(conn: Conn, write
     assert count(conn, "app_outbox_queue") == 2
 
 
-def test_functions_with_the_owners_rights_are_the_triggers_and_name_everything_in_full(
+def test_functions_with_the_owners_rights_are_few_and_name_everything_in_full(
     conn: Conn,
 ) -> None:
     definers = conn.execute(
@@ -203,6 +206,8 @@ def test_functions_with_the_owners_rights_are_the_triggers_and_name_everything_i
         "app_outbox_after_insert_settled",
         "app_outbox_after_truncate",
         "app_outbox_after_update",
+        "app_outbox_prune",
+        "app_outbox_prune_audit",
     ]
     for name, body, rights in definers:
         assert "=X/" not in (rights or "").replace("postgres=X/", ""), name

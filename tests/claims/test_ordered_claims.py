@@ -194,8 +194,7 @@ def test_a_lane_is_freed_only_when_none_of_its_rows_is_in_flight(
     _balance([one, two])
     assert owners(conn) == {one.relay_id: 64}
     assert len(one.lanes.active()) == 32
-    one.settle(batch)
-    one.flight.leave(64, [batch])
+    one.settle_all()
     _balance([one, two])
     assert owners(conn) == {one.relay_id: 32, two.relay_id: 32}
 

@@ -115,6 +115,7 @@ def test_a_late_ack_after_the_next_claim_matches_nothing(conn: Conn, desk: Desk)
 def test_a_late_ack_does_not_touch_what_a_person_decided(
     conn: Conn, desk: Desk, status: str
 ) -> None:
+    """quill-router#355: a stale worker wrote to a row whose owner had been cleared."""
     insert(conn, 2)
     batch = desk.claim()
     conn.execute("update app_outbox set status = %s", [status])
@@ -218,6 +219,7 @@ def test_failures_of_locked_rows_are_handed_back(
 
 
 def test_two_settles_in_opposite_order_do_not_deadlock(conn: Conn, open_desk: OpenDesk) -> None:
+    """taskbroker#778: two batch updates took the same rows in different orders."""
     one, two = open_desk("one", lock_timeout=30), open_desk("two", lock_timeout=30)
     insert(conn, 400)
     for _ in range(5):

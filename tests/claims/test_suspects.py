@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 
+ALL: dict[str, Any] = {"exceptions": [], "closed": False}
+"""No destination is closed by a switch."""
+
 
 @pytest.fixture
 def rescuer(open_desk: OpenDesk) -> Desk:
@@ -257,11 +260,11 @@ def test_a_suspect_behind_a_failed_head_is_not_due(conn: Conn, rescuer: Desk) ->
     for _ in range(2):
         rescuer.claim_ordered()
         die(conn, rescuer)
-    assert rescuer.session.value("find_due")
+    assert rescuer.session.value("find_due", ALL)
     rescuer.fail(rescuer.claim_suspect(), final=True)
     assert ids(rescuer.claim_suspect()) == []
-    assert not rescuer.session.value("find_due")
+    assert not rescuer.session.value("find_due", ALL)
     conn.execute("update app_outbox set status = 'CANCELLED' where outbox_id = %s", [head])
-    assert rescuer.session.value("find_due")
+    assert rescuer.session.value("find_due", ALL)
     rescuer.return_followers()
     assert ids(rescuer.claim_suspect()) == [suspect]

@@ -64,7 +64,7 @@ def test_a_statement_makes_its_transitions_and_no_other(
         "insert into app_outbox_claim (claim_id, relay_id, outbox_ids) values (%s, 0, %s)",
         [CLAIM_ID, [row]],
     )
-    work(desk, Batch(CLAIM_ID, [(row, *[None] * 12)]))  # type: ignore[list-item]  # its id is enough
+    work(desk, Batch(CLAIM_ID, [(row, "orders", *[None] * 11)]))  # type: ignore[list-item]  # its id is enough
     after = conn.execute(
         "select status, claim_id::text, retry_count from app_outbox where outbox_id = %s", [row]
     ).fetchone()

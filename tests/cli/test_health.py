@@ -24,7 +24,13 @@ def test_all_parts_reachable_is_healthy(
     database_url: str, kafka: KafkaBroker, run_cli: RunCliFunction
 ) -> None:
     done = run_cli("health", "--json")
-    assert states(done) == {"database": "ok", "schema": "ok", "relays": "warning", "kafka": "ok"}
+    assert states(done) == {
+        "database": "ok",
+        "schema": "ok",
+        "relays": "warning",
+        "switches": "ok",
+        "kafka": "ok",
+    }
     assert done.stderr == ""
     assert run_cli("health", "--require-relay", check=False).returncode == 1
     with psycopg.connect(database_url, autocommit=True) as conn:
@@ -56,6 +62,7 @@ def test_each_missing_part_is_named(
         "database": "ok",
         "schema": "failed",
         "relays": "skipped",
+        "switches": "skipped",
         "kafka": "ok",
     }
     nobody = {"OUTBOX_BRIDGE_DATABASE_URL": "postgresql://localhost:1/none"}

@@ -67,6 +67,12 @@ def test_three_nodes_take_records_while_one_is_down(own_kafka: OwnKafkaFunction)
     local.kill(0)
     send(local, "orders", range(20, 30))
     assert received(local, "orders") == list(range(30))
+    local.suspend(1)
+    local.kill(2)
+    local.recover()
+    assert all(node.running for node in local.nodes)
+    send(local, "orders", range(30, 40))
+    assert received(local, "orders") == list(range(40))
 
 
 def test_data_folders_keep_topics_and_give_way_to_taken_ports(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from bridge.database.schema_files import read_migrations
+
 if TYPE_CHECKING:
     from tests.fixtures.cli import RunCliFunction
 
@@ -16,19 +18,19 @@ def test_the_whole_round(run_cli: RunCliFunction, empty_database_url: str) -> No
     assert refused.returncode == 3
     assert "migrate up --schema 'My Schema'" in refused.stderr
     done = run_cli("migrate", "up", "--schema", "My Schema")
-    assert done.stdout == "applied 0001_outbox\napplied 0002_enqueue_function\n"
+    names = [(migration.version, migration.name) for migration in read_migrations()]
+    assert done.stdout == "".join(f"applied {number:04d}_{name}\n" for number, name in names)
     assert run_cli("migrate", "up", "--schema", "My Schema").stdout == "nothing to do\n"
     run_cli("migrate", "verify", "--schema", "My Schema")
     status = json.loads(run_cli("migrate", "status", "--schema", "My Schema", "--json").stdout)
     assert status["schema"] == "My Schema"
-    assert [m["state"] for m in status["migrations"]] == ["applied", "applied"]
+    assert [m["state"] for m in status["migrations"]] == ["applied"] * len(names)
     down = run_cli("migrate", "down", "--to", "0", "--yes", "--schema", "My Schema", "--json")
     assert json.loads(down.stdout)["removed"] == [
-        {"version": 2, "name": "enqueue_function"},
-        {"version": 1, "name": "outbox"},
+        {"version": number, "name": name} for number, name in reversed(names)
     ]
     table = run_cli("migrate", "status", "--schema", "My Schema").stdout
-    assert table.count("pending") == 2
+    assert table.count("pending") == len(names)
 
 
 def test_down_needs_a_target_and_yes(run_cli: RunCliFunction, database_url: str) -> None:

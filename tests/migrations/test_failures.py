@@ -8,7 +8,7 @@ import pytest
 from bridge.database.migrations import Migrator
 from bridge.database.schema_files import read_migrations
 from bridge.errors import SchemaError
-from tests.migrations.test_up_down import everything
+from tests.migrations.test_up_down import LATEST, everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,8 @@ def test_failed_migration_leaves_nothing_and_names_the_line(
     before = everything(migrated)
     ledger = migrated.execute("table app_outbox_migration").fetchall()
     folder = add_migration(_FAILING.format(statement=statement))
-    with pytest.raises(SchemaError, match=rf"0003_extra\.up\.sql, statement {place}: .*{text}"):
+    name = rf"{LATEST + 1:04d}_extra\.up\.sql"
+    with pytest.raises(SchemaError, match=rf"{name}, statement {place}: .*{text}"):
         Migrator(migrated, directory=folder).up()
     assert everything(migrated) == before
     assert migrated.execute("table app_outbox_migration").fetchall() == ledger
@@ -83,10 +84,11 @@ def test_failed_down_leaves_everything(
     migrator = Migrator(migrated, directory=folder)
     migrator.up()
     before = everything(migrated)
-    with pytest.raises(SchemaError, match=r"0003_extra.down.sql, statement 2 \(line 2\)"):
+    name = rf"{LATEST + 1:04d}_extra\.down\.sql"
+    with pytest.raises(SchemaError, match=rf"{name}, statement 2 \(line 2\)"):
         migrator.down(0)
     assert everything(migrated) == before
-    assert [state.state for state in migrator.status()] == ["applied"] * 3
+    assert [state.state for state in migrator.status()] == ["applied"] * (LATEST + 1)
 
 
 def test_table_of_somebody_else_is_named_and_left_alone(empty: Connection) -> None:
@@ -123,7 +125,7 @@ def test_locked_table_gives_up_after_a_while_and_can_be_run_again(
     assert len(Migrator(migrated, directory=folder).up()) == 1
 
 
-@pytest.mark.parametrize("to", [-1, 3, 99])
+@pytest.mark.parametrize("to", [-1, LATEST + 1, 99])
 def test_unknown_target_is_refused(migrated: Connection, to: int) -> None:
     with pytest.raises(SchemaError, match="there is no migration"):
         Migrator(migrated).up(to)

@@ -11,7 +11,7 @@ import pytest
 from bridge.database.migrations import Migrator, script
 from bridge.database.sql_script import split_script
 from bridge.errors import SchemaError
-from tests.migrations.test_up_down import everything
+from tests.migrations.test_up_down import LATEST, everything
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -20,16 +20,16 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 def test_plain_sql_makes_what_up_makes(empty: Connection, schema: str) -> None:
     before = everything(empty)
     with empty.transaction():
-        empty.execute(script(schema, 0, 2).encode())
+        empty.execute(script(schema, 0, LATEST).encode())
     migrator = Migrator(empty, schema)
     migrator.verify()
-    assert [state.state for state in migrator.status()] == ["applied", "applied"]
+    assert [state.state for state in migrator.status()] == ["applied"] * LATEST
     by_script = everything(empty)
     migrator.down(0)
     migrator.up()
     assert everything(empty) == by_script
     with empty.transaction():
-        empty.execute(script(schema, 2, 0, "down").encode())
+        empty.execute(script(schema, LATEST, 0, "down").encode())
     assert [row for row in everything(empty) if row[0] != "schema"] == [
         row for row in before if row[0] != "schema"
     ]
@@ -37,17 +37,23 @@ def test_plain_sql_makes_what_up_makes(empty: Connection, schema: str) -> None:
 
 def test_plain_sql_goes_step_by_step_and_meets_up(empty: Connection) -> None:
     empty.execute(script("public", 0, 1).encode())
-    assert [m.version for m in Migrator(empty).up()] == [2]
-    empty.execute(script("public", 2, 1, "down").encode())
-    assert [state.state for state in Migrator(empty).status()] == ["applied", "pending"]
-    empty.execute(script("public", 1, 2).encode())
+    assert [m.version for m in Migrator(empty).up()] == list(range(2, LATEST + 1))
+    empty.execute(script("public", LATEST, 1, "down").encode())
+    assert [state.state for state in Migrator(empty).status()] == [
+        "applied",
+        *["pending"] * (LATEST - 1),
+    ]
+    empty.execute(script("public", 1, LATEST).encode())
     Migrator(empty).verify()
 
 
 @pytest.mark.parametrize("schema", ["public", "My Schema"])
 def test_plain_sql_suits_tools_with_placeholders(schema: str) -> None:
     """SQLAlchemy's text() would take `:name` for a parameter; psql would fill `:'name'`."""
-    for direction, text in (("up", script(schema, 0, 2)), ("down", script(schema, 2, 0, "down"))):
+    for direction, text in (
+        ("up", script(schema, 0, LATEST)),
+        ("down", script(schema, LATEST, 0, "down")),
+    ):
         assert re.search(r"(?<![:\w\\]):(\w+)(?!:)", text) is None, direction
         assert re.search(r""":['"]""", text) is None, direction
         assert not re.search(r"(?im)^\s*(begin|commit|rollback)\s*;", text), direction
@@ -55,7 +61,14 @@ def test_plain_sql_suits_tools_with_placeholders(schema: str) -> None:
 
 @pytest.mark.parametrize(
     ("start", "end", "direction"),
-    [(1, 1, "up"), (2, 1, "up"), (0, 3, "up"), (-1, 1, "up"), (1, 2, "down"), (0, 0, "down")],
+    [
+        (1, 1, "up"),
+        (2, 1, "up"),
+        (0, LATEST + 1, "up"),
+        (-1, 1, "up"),
+        (1, 2, "down"),
+        (0, 0, "down"),
+    ],
 )
 def test_impossible_ways_are_refused(start: int, end: int, direction: Any) -> None:
     with pytest.raises(SchemaError, match="there is no way"):

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from bridge.database.template import render_script
 from bridge.enqueue import Message, enqueue, enqueue_many
 from bridge.errors import EnqueueError
 from bridge.local.postgres_programs import PostgresPrograms
+from bridge.switches import list_switches, pause, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +37,7 @@ QUERIES = sorted(path.stem for path in (PACKAGE / "database" / "queries").glob("
 PARTS = {
     "outbox_writer": ["enqueue_steps.py"],
     "outbox_relay": ["relay"],
-    "outbox_operator": ["monitor.py", "inspection.py", "held_keys.py"],
+    "outbox_operator": ["monitor.py", "inspection.py", "held_keys.py", "switches.py"],
     "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py"],
 }
 
@@ -52,7 +54,9 @@ EXPECTED = {
     "app_outbox_hold": {"relay": "SIUD", "operator": "Su", "reader": "S"},
     "app_outbox_suspect": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_control": {"relay": "S", "operator": "SIUD", "reader": "S"},
+    "app_outbox_rate": {"relay": "SIU", "operator": "S", "reader": "S"},
     "app_outbox_audit": {"relay": "I", "operator": "SI", "reader": "S"},
+    "app_outbox_archive": {"operator": "S", "reader": "S"},
     "app_outbox_migration": {"relay": "S", "operator": "S", "reader": "S"},
 }
 DELIVERY = {
@@ -230,6 +234,32 @@ def _check(conn: Connection, name: str) -> None:
         conn.execute("rollback")
 
 
+def test_operator_and_reader_see_the_switches(acting: Connection) -> None:
+    for role in ("outbox_operator", "outbox_reader"):
+        acting.execute(f"set role {role}".encode())
+        assert list_switches(acting, SCHEMA) == []
+    acting.execute("reset role")
+
+
+@pytest.mark.parametrize("role", ["outbox_writer", "outbox_relay", "outbox_reader"])
+def test_only_the_operator_sets_switches(acting: Connection, role: str) -> None:
+    acting.execute(f"set role {role}".encode())
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        pause(acting, reason="a test", actor="me", schema=SCHEMA)
+
+
+def test_the_relay_reads_switches_and_takes_tokens(acting: Connection) -> None:
+    acting.execute("set role outbox_operator")
+    quiet(acting, window="22:00-23:00 UTC", reason="a test", actor="me", schema=SCHEMA)
+    acting.execute("set role outbox_relay")
+    assert len(acting.execute(load("read_switches", SCHEMA), {"at": None}).fetchall()) == 1
+    tokens = {"destination": "*", "wanted": 5, "rate": 10.0, "burst": 3.0}
+    for granted in (3, 0):
+        assert acting.execute(load("take_tokens", SCHEMA), tokens).fetchone() == (granted, ANY)
+    acting.execute("reset role")
+    acting.execute('delete from "My Schema".app_outbox_control')
+
+
 def test_writer_enqueues_in_every_way(acting: Connection) -> None:
     acting.execute("set role outbox_writer")
     with acting.transaction():
@@ -277,6 +307,10 @@ def test_writer_enqueues_in_every_way(acting: Connection) -> None:
         ("outbox_relay", "update app_outbox set destination = 'x'"),
         ("outbox_relay", "delete from app_outbox"),
         ("outbox_relay", "update app_outbox_control set paused = true"),
+        ("outbox_relay", "delete from app_outbox_rate"),
+        ("outbox_writer", "table app_outbox_control"),
+        ("outbox_operator", "update app_outbox_rate set tokens = 0"),
+        ("outbox_reader", "update app_outbox_control set paused = true"),
         ("outbox_relay", "table app_outbox_audit"),
         ("outbox_operator", "insert into app_outbox (message_key) values ('x')"),
         ("outbox_operator", "update app_outbox set payload_json = '1'"),
@@ -313,7 +347,10 @@ def test_operator_moves_a_row_on_and_leaves_a_trace(acting: Connection) -> None:
         "insert into app_outbox_audit (outbox_id, action_name, reason, changed_by, source)"
         " values (1, 'cancel', 'a test', session_user, 'sql')"
     )
-    acting.execute("insert into app_outbox_control (destination, paused) values ('d', true)")
+    acting.execute(
+        "insert into app_outbox_control (destination, paused, quiet_hours, reason)"
+        " values ('d', true, '23:00-06:00 Asia/Tokyo', 'a test')"
+    )
     acting.execute("delete from app_outbox_control")
 
 

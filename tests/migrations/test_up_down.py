@@ -8,13 +8,14 @@ import pytest
 from psycopg import sql
 
 from bridge.database.migrations import Migrator
+from bridge.database.schema_files import read_migrations
 from bridge.errors import SchemaError
 from bridge.version import __version__
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMAS = ["public", "messaging", "My Schema", 'q"uote', "a'b", "select", "größe", "x$y", "50%"]
-LATEST = 3
+LATEST = len(read_migrations())
 
 _EVERYTHING = """
     select 'relation', n.nspname::text, c.relname::text
@@ -130,8 +131,8 @@ def test_ledger_tells_who_applied_what_and_when(empty: Connection) -> None:
     ).fetchall()
     user = empty.info.user
     assert rows == [
-        (1, "outbox", 64, user, __version__, True),
-        (2, "enqueue_function", 64, user, __version__, True),
+        (migration.version, migration.name, 64, user, __version__, True)
+        for migration in read_migrations()
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from bridge.database.migrations import Migrator
 from bridge.errors import SchemaError
+from tests.migrations.test_up_down import LATEST
 
 if TYPE_CHECKING:
     from tests.fixtures.cli import RunCliFunction
@@ -30,7 +31,7 @@ def test_database_one_version_ahead_is_accepted(
     assert ours.check_compatible() == 1
     ours.verify()
     assert ours.up() == []
-    assert [state.state for state in ours.status()] == ["applied", "applied", "unknown"]
+    assert [state.state for state in ours.status()] == [*["applied"] * LATEST, "unknown"]
     row = migrated.execute("select created from outbox_enqueue('k', 'e', 'd', '1')").fetchone()
     assert row == (True,)
 
@@ -66,11 +67,11 @@ def test_database_two_versions_ahead_is_refused(
     add_migration(_ADDITION.format(1))
     Migrator(migrated, directory=add_migration(_ADDITION.format(2), name="more")).up()
     ours = Migrator(migrated)
-    refused = r"is at migration 0004 \(more\), 2 ahead .* install outbox-bridge"
+    refused = rf"is at migration {LATEST + 2:04d} \(more\), 2 ahead .* install outbox-bridge"
     for call in (ours.check_compatible, ours.verify, ours.up):
         with pytest.raises(SchemaError, match=refused):
             call()
-    assert [state.state for state in ours.status()][2:] == ["unknown", "unknown"]
+    assert [state.state for state in ours.status()][LATEST:] == ["unknown", "unknown"]
 
 
 def test_down_of_a_newer_migration_is_refused(
@@ -86,9 +87,10 @@ def test_database_behind_is_refused_with_the_command(
 ) -> None:
     newer = Migrator(migrated, directory=add_migration(_ADDITION.format(1)))
     for call in (newer.check_compatible, newer.verify):
-        with pytest.raises(SchemaError, match=r"is at migration 0002.*needs 0003.*migrate up"):
+        needs = rf"is at migration {LATEST:04d}.*needs {LATEST + 1:04d}.*migrate up"
+        with pytest.raises(SchemaError, match=needs):
             call()
-    assert [state.state for state in newer.status()] == ["applied", "applied", "pending"]
+    assert [state.state for state in newer.status()] == [*["applied"] * LATEST, "pending"]
 
 
 def test_missing_schema_is_refused_with_the_command(empty: Connection) -> None:
@@ -113,14 +115,18 @@ def test_file_changed_after_it_was_applied_is_refused(
             call()
     with pytest.raises(SchemaError, match="other content"):
         migrator.down(0)
-    assert [state.state for state in migrator.status()] == ["changed", "applied", "pending"]
+    assert [state.state for state in migrator.status()] == [
+        "changed",
+        *["applied"] * (LATEST - 1),
+        "pending",
+    ]
 
 
 def test_line_ends_do_not_change_a_checksum(
     migrated: Connection, add_migration: AddMigrationFunction
 ) -> None:
     folder = add_migration("select 1;")
-    for path in folder.glob("0003*"):
+    for path in folder.glob(f"{LATEST + 1:04d}*"):
         path.unlink()
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))

@@ -107,7 +107,7 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "lanes": array(range(64)),
         "lane_quota": 1000,
         "batch_rows": 1000,
-        "closed": [],
+        "shut": [],
         "relay_id": 1,
         "relay_name": "plans",
         "inline_bytes": 65536,

@@ -41,6 +41,9 @@ NEEDS = {
     "place_holds": {PKEY, "app_outbox_hold_outbox_id_idx"},
     "release_holds": {"app_outbox_hold_outbox_id_idx"},
     "count_deaths": {PKEY},
+    "find_prunable": {PKEY},
+    "lock_prunable": {PKEY},
+    "read_prunable": {PKEY},
 }
 """Statements, and the indexes that their headers promise."""
 
@@ -72,6 +75,8 @@ ROWS = {
     "place_holds": 2000,
     "release_holds": 1,
     "count_deaths": 1000,
+    "find_prunable": 1000,
+    "lock_prunable": 2000,
 }
 """How many rows a statement finds here."""
 
@@ -89,8 +94,7 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "batch_rows": 1000,
         "lanes": list(range(64)),
         "lane_quota": 100,
-        "closed": ["closed"],
-        "after_id": 0,
+        "shut": ["closed"],
         "row_limit": 500,
         "step": 2000,
         "key_step": 500,
@@ -121,6 +125,12 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "first_id": stage.pending[0] - 500,
         "last_id": stage.pending[0] + 500,
         "from_id": 1,
+        "closed": False,
+        "exceptions": ["elsewhere"],
+        "after_id": stage.pending[0] - 1000,
+        "step_rows": 1000,
+        "sent_seconds": 7 * 86400.0,
+        "failed_seconds": 365 * 86400.0,
     }
 
 

@@ -1,61 +1,136 @@
-"""A producer that cannot go on ends the relay; it costs no message an attempt."""
+"""A producer that cannot go on is replaced: no attempt is charged, no row reported twice."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import threading
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.kafka.failures import FailureClass, classify
 from bridge.message import ClaimedRow
 from bridge.relay.batch import Batch
 from bridge.relay.flight import Flight
+from bridge.relay.producers import Producers
 from bridge.relay.publisher import Publisher
+from bridge.relay.target import Aim
 from bridge.routing import Router
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka import Message, Producer
 
-    from bridge.database.session import Session
+    from bridge.relay.payloads import Payloads
 
 FENCED = KafkaError(KafkaError._FATAL, "fenced", fatal=True)
 REFUSED_AFTERWARDS = KafkaError(KafkaError._FATAL)
+PURGED = KafkaError(KafkaError._PURGE_INFLIGHT)
 
 
-class FatalProducer:
-    """Stands in for a producer after a fatal error, which a real broker gives only by its bugs."""
+class BreakingProducer:
+    """Stands in for a producer, since a real broker gives fatal errors only by its bugs.
+
+    It keeps what it gets; `break_down` is the fatal error of what came first, the rest is reported
+    when it is purged, as librdkafka does, late and in its own thread.
+    """
 
     def __init__(self, error: KafkaError, *, at_once: bool) -> None:
         self._error = error
         self._at_once = at_once
+        self._waiting: list[Callable[[KafkaError | None, Message | None], None]] = []
+        self._due: list[tuple[Callable[[KafkaError | None, Message | None], None], KafkaError]] = []
+        self.purged = threading.Event()
 
-    def produce(self, *_: object, on_delivery: object, **__: object) -> None:
+    def produce(self, *_: object, on_delivery: Any, **__: object) -> None:
         if self._at_once:
             raise KafkaException(self._error)
-        on_delivery(self._error, cast("Message", None))  # type: ignore[operator] # a callback
+        self._waiting.append(on_delivery)
+        if len(self._waiting) == 1:
+            self._due.append((self._waiting.pop(), self._error))
+
+    def poll(self, _seconds: float) -> None:
+        for report, error in [self._due.pop() for _ in range(len(self._due))]:
+            report(error, None)
+
+    def purge(self, **_: object) -> None:
+        self._due += [(report, PURGED) for report in self._waiting]
+        self._waiting = []
+        self.purged.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._due)
 
 
 @pytest.mark.parametrize("error", [FENCED, REFUSED_AFTERWARDS], ids=["report", "afterwards"])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_fatal_error_reports_no_row_as_failed(error: KafkaError, *, at_once: bool) -> None:
-    assert classify(error) is FailureClass.FATAL
+def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
+    error: KafkaError, *, at_once: bool
+) -> None:
     flight = Flight(10, 1000)
     row = ClaimedRow(1, "orders", "k", None, "t", None, 1, None, b"{}", None, None, None, None)
-    flight.enter(Batch("claim", [row]))
+    rows = [row._replace(outbox_id=number) for number in (1, 2, 3)]
+    flight.enter(Batch("claim", rows))
     flight.to_publish.put(None)
-    told: list[str] = []
+    made: list[BreakingProducer] = []
 
-    Publisher(
-        cast("Producer", FatalProducer(error, at_once=at_once)),
-        lone_producer=lambda: pytest.fail("no record is suspected"),
-        session=cast("Session", None),
-        router=Router(),
-        flight=flight,
-        on_fatal=told.append,
-        max_age=1.0,
-    ).run()
+    def create(_overrides: object) -> Producer:
+        made.append(BreakingProducer(error, at_once=at_once))
+        return cast("Producer", made[-1])
 
-    assert told
-    assert flight.rows == 1
-    assert [*flight.acks, *flight.refusals, *flight.faults, *flight.unsent] == []
+    producers = Producers(create, batch_bytes=1000)
+    try:
+        Publisher(
+            producers,
+            payloads=cast("Payloads", None),
+            aim=Aim(Router(), producers, flight, fail_missing=False, max_bytes=1000),
+            flight=flight,
+            on_fatal=producers.end_fatal,
+            max_age=1.0,
+        ).run()
+        wait_until(lambda: len(flight.unsent) == 3, "each row is reported")
+        first = made[0]
+        assert first.purged.is_set()
+        assert producers.main() is not cast("Producer", first)
+        assert len(made) == 2
+    finally:
+        producers.finish()
+    assert sorted(item.outbox_id for item in flight.unsent) == [1, 2, 3]
+    # It may have been sent before the producer broke: the count of hand-overs stays.
+    assert all(item.handed for item in flight.unsent)
+    assert [*flight.acks, *flight.refusals, *flight.faults] == []
+
+
+def test_a_healthy_producer_is_kept() -> None:
+    made: list[object] = []
+
+    def create(overrides: object) -> Producer:
+        made.append(overrides)
+        return cast("Producer", BreakingProducer(FENCED, at_once=False))
+
+    producers = Producers(create, batch_bytes=262_144)
+    try:
+        assert producers.main() is producers.main() is producers.for_limit(None)
+        assert producers.for_limit(1_000_000) is producers.main()
+        assert producers.lone() is not producers.main()
+    finally:
+        producers.finish()
+    assert made == [{}, {"batch.num.messages": 1}]
+
+
+def test_topics_with_a_small_limit_get_batches_that_fit_it() -> None:
+    made: list[dict[str, int]] = []
+
+    def create(overrides: Any) -> Producer:
+        made.append(overrides)
+        return cast("Producer", BreakingProducer(FENCED, at_once=False))
+
+    producers = Producers(create, batch_bytes=262_144)
+    try:
+        small = producers.for_limit(100_000)
+        assert producers.for_limit(99_000) is small
+        assert producers.for_limit(2_000) is not small
+    finally:
+        producers.finish()
+    assert [overrides["batch.size"] for overrides in made] == [65_536, 1024]

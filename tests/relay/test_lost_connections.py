@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import psycopg
 import pytest
@@ -90,11 +90,13 @@ def test_each_session_may_be_ended_while_rows_flow(
 
 
 @on_one_server
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_both_relays_outlive_a_restart_of_the_server(
     own_postgres: LocalPostgres,
     start_relay: StartRelayFunction,
     new_topic: NewTopicFunction,
     consume: ConsumeFunction,
+    mode: Literal["fast", "immediate"],
 ) -> None:
     with psycopg.connect(own_postgres.url, autocommit=True) as connection:
         Migrator(connection).up()
@@ -102,11 +104,14 @@ def test_both_relays_outlive_a_restart_of_the_server(
     env = {"OUTBOX_BRIDGE_DATABASE_URL": own_postgres.url}
     outbox = Outbox(own_postgres.url)
     outbox.add(2000, topic)
-    relays = [start_relay(env=env, relay_batch_rows=50) for _ in range(2)]
+    # Outcomes wait for half a second, so there are some when the server goes.
+    relays = [
+        start_relay(env=env, relay_batch_rows=50, relay_settle_interval=0.5) for _ in range(2)
+    ]
     wait_until(lambda: outbox.counts().get("SENT", 0) > 200, "some rows are SENT", PATIENCE)
     outbox.close()
 
-    own_postgres.restart("immediate")
+    own_postgres.restart(mode)
 
     outbox = Outbox(own_postgres.url)
     outbox.add(500, topic, prefix="after")
@@ -114,8 +119,52 @@ def test_both_relays_outlive_a_restart_of_the_server(
     records = consume(topic)
     assert_places_hold(rows, records)
     for relay in relays:
-        relay.stop()
+        # Five sessions, and one line for each change.
+        events = [line["event"].partition(",")[0] for line in relay.events("database")]
+        assert events == ["database lost", "database back"]
+        assert relay.stop()["lost_leases"] == 0
     # Outcomes were kept and written afterwards; each relay took its own claims up again.
     assert sorted(ids_of(records)) == [row.outbox_id for row in rows]
     outbox.assert_nothing_is_left_behind()
     outbox.close()
+
+
+@on_one_server
+def test_a_server_that_refuses_to_write_is_told_once_and_loses_nothing(
+    outbox: Outbox,
+    start_relay: StartRelayFunction,
+    new_topic: NewTopicFunction,
+    consume: ConsumeFunction,
+) -> None:
+    """A full disk, for example: reading works, writing does not, each second again."""
+    topic = new_topic()
+    relay = start_relay(relay_settle_interval=0.5)
+    ids = outbox.add(100, topic)
+    consume(topic, count=100)
+    outbox.execute(
+        """
+        create function disk_is_full() returns trigger language plpgsql as
+        $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$;
+        create trigger disk_is_full before update on app_outbox
+        execute function disk_is_full();
+        """
+    )
+    outbox.add(100, topic, prefix="more")
+    told = relay.wait_for_event("database refuses statements")
+    assert "could not extend file" in told["reason"]
+    wait_until(
+        lambda: outbox.value(
+            "select max(heartbeat_at) > now() - interval '1 s' and "
+            "max(heartbeat_at - started_at) > interval '10 s' from app_outbox_relay"
+        ),
+        "two heartbeats have passed",
+        PATIENCE,
+    )
+    outbox.execute("drop function disk_is_full cascade")
+    rows = outbox.wait_all_sent()
+    relay.wait_for_event("database accepts statements again")
+    assert len(relay.events("database")) == 2
+    assert ids == [row.outbox_id for row in rows][:100]
+    assert_places_hold(rows, consume(topic))
+    relay.stop()
+    outbox.assert_nothing_is_left_behind()

@@ -126,6 +126,7 @@ def test_late_acknowledgement_of_a_cancelled_row_is_a_lost_lease(
     new_topic: NewTopicFunction,
     consume: ConsumeFunction,
 ) -> None:
+    """langwatch#7037: an update that matched no row passed for success."""
     topic = new_topic()
     ids = outbox.add(3, topic)
     relay = start_relay(relay_settle_interval=5)
@@ -150,7 +151,7 @@ def test_hung_relays_rows_move_on_although_its_heart_beats(
     topic = new_topic()
     ids = outbox.add(40, topic)
     # Full with these rows, so that it cannot claim them again itself.
-    full: dict[str, Any] = {"relay_batch_rows": 40, "relay_max_inflight_rows": 40}
+    full: dict[str, Any] = {"relay_batch_rows": 40, "relay_max_inflight_rows": 80}
     hung = start_relay(**FAST_LEASE, **NEVER_SETTLES, **full, relay_stuck_timeout=5)
     outbox.wait_for("PROCESSING", ids)
     start_relay(**FAST_LEASE, relay_stuck_timeout=5)

@@ -27,6 +27,7 @@ def problems(**sections: Any) -> list[str]:
 
 
 def test_heartbeat_may_be_a_third_of_the_lease_and_not_more() -> None:
+    """pgqueuer#430: a heartbeat as slow as the lease lost living workers their jobs."""
     assert problems(relay={"heartbeat_interval": 40}) == []
     (problem,) = problems(relay={"heartbeat_interval": 41})
     assert "relay.heartbeat_interval = 41 (the command line)" in problem

@@ -191,7 +191,15 @@ def test_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_every_field_can_be_set_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    values: dict[str, Any] = {"kafka": "mock", "level": "debug", "format": "json"}
+    values: dict[str, Any] = {
+        "kafka": "mock",
+        "level": "debug",
+        "format": "json",
+        "failed": "keep",
+        "audit": "keep",
+        "archive": "file",
+        "missing_topic": "create",
+    }
     default = load_settings()
     for section, fields in setting_fields().items():
         if section == "routes":

@@ -21,7 +21,10 @@ def test_unit_gives_the_relay_longer_to_stop_than_it_takes_to_drain() -> None:
 def test_unit_starts_the_relay_and_restarts_it_but_not_for_wrong_settings() -> None:
     unit = directives()
     assert unit["ExecStart"].endswith("/outbox-bridge relay")
-    assert unit["Type"] == "exec"
+    assert unit["Type"] == "notify"
+    # A relay that starts while Kafka is down waits for it, alive and not ready.
+    assert unit["TimeoutStartSec"] == "infinity"
+    assert float(unit["WatchdogSec"]) > 0
     assert unit["Restart"] == "always"
     assert unit["RestartPreventExitStatus"].split() == ["2", "3"]
     assert unit["NoNewPrivileges"] == "yes"

@@ -12,8 +12,12 @@ from bridge.relay.flight import Flight
 
 def batch(name: str, rows: int, *, size: int = 0, lane: int | None = None) -> Batch:
     columns: list[Any] = [None] * 13
-    columns[8], columns[12] = b"x" * size, lane
-    return Batch(name, [tuple(columns)] * rows)  # type: ignore[list-item]  # as it comes from psycopg
+    columns[1], columns[8], columns[12] = "orders", b"x" * size, lane
+    return Batch(name, [(n, *columns[1:]) for n in range(rows)])  # type: ignore[misc]  # as it comes from psycopg
+
+
+def pairs(one: Batch, rows: int) -> list[tuple[int, Batch]]:
+    return [(number, one) for number in range(rows)]
 
 
 def test_room_is_what_the_rows_in_flight_leave() -> None:
@@ -23,9 +27,9 @@ def test_room_is_what_the_rows_in_flight_leave() -> None:
     assert flight.room() == 4
     assert flight.wait_for_room(4, 0)
     assert not flight.wait_for_room(5, 0)
-    flight.leave(2, [])
+    flight.leave(pairs(one, 2))
     assert flight.room() == 6
-    flight.leave(4, [one])
+    flight.leave(pairs(one, 4))
     assert (flight.room(), flight.payload_bytes, flight.claims()) == (10, 0, frozenset())
 
 
@@ -34,7 +38,7 @@ def test_no_room_while_the_payloads_held_use_the_budget_up() -> None:
     large = batch("large", 4, size=300)
     flight.enter(large)
     assert flight.room() == 0
-    flight.leave(4, [large])
+    flight.leave(pairs(large, 4))
     assert flight.room() == 1000
 
 
@@ -56,7 +60,7 @@ def test_waiters_are_woken_when_room_comes() -> None:
     found: list[bool] = []
     waiter = threading.Thread(target=lambda: found.append(flight.wait_for_room(10, 60)))
     waiter.start()
-    flight.leave(10, [one])
+    flight.leave(pairs(one, 10))
     waiter.join(60)
     assert found == [True]
 
@@ -76,10 +80,10 @@ def test_lanes_are_in_flight_until_their_last_batch_is_finished() -> None:
     for one in (first, second, other):
         flight.enter(one)
     assert flight.lanes_in_flight() == {3, 5}
-    flight.leave(1, [first])
-    flight.leave(1, [other])
+    flight.leave(pairs(first, 1))
+    flight.leave(pairs(other, 1))
     assert flight.lanes_in_flight() == {3}
-    flight.leave(1, [second])
+    flight.leave(pairs(second, 1))
     assert flight.lanes_in_flight() == frozenset()
 
 
@@ -99,7 +103,45 @@ def test_held_lanes_are_let_go_when_none_of_their_rows_is_in_flight() -> None:
     flight.enter(second)
     flight.hold_lanes(first.lanes)
     assert flight.held_lanes == {7}
-    flight.leave(2, [first])
+    flight.leave(pairs(first, 2))
     assert flight.held_lanes == {7}
-    flight.leave(1, [second])
+    flight.leave(pairs(second, 1))
     assert flight.held_lanes == frozenset()
+
+
+def test_budgets_leave_out_what_is_set_aside() -> None:
+    flight = Flight(10, 1000)
+    one = batch("one", 8)
+    flight.enter(one)
+    flight.report(pairs(one, 2))
+    assert (flight.room(), flight.account("orders").awaited) == (2, 6)
+    flight.put_aside("orders")
+    assert flight.room() == 8
+    flight.leave(pairs(one, 3))
+    assert (flight.room(), flight.account("orders").set_aside) == (10, 5)
+    flight.leave(pairs(one, 5))
+    assert (flight.room(), flight.accounts()) == (10, [])
+
+
+def test_what_is_set_aside_is_bounded() -> None:
+    flight = Flight(10, 1000)
+    for number in range(4):
+        flight.enter(batch(str(number), 8))
+    flight.put_aside("orders")
+    assert flight.account("orders").set_aside == 10
+
+
+def test_rows_of_several_destinations_are_counted_each_for_its_own() -> None:
+    flight = Flight(10, 1000)
+    row = [None] * 13
+    mixed = Batch("mixed", [(n, "a" if n < 2 else "b", *row[2:]) for n in range(5)])  # type: ignore[misc]  # as it comes from psycopg
+    flight.enter(mixed)
+    assert {name: one.rows for name, one in flight.accounts()} == {"a": 2, "b": 3}
+    assert mixed.where(1) == "a"
+    flight.report([(0, mixed), (4, mixed)])
+    flight.leave([(0, mixed), (4, mixed)])
+    assert {name: (one.rows, one.awaited) for name, one in flight.accounts()} == {
+        "a": (1, 1),
+        "b": (2, 2),
+    }
+    assert flight.leave([(1, mixed), (2, mixed), (3, mixed)]) == [mixed]

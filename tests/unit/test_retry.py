@@ -25,6 +25,7 @@ def test_the_waits_are_2_4_8_16_minutes_and_at_most_an_hour() -> None:
 def test_no_count_overflows_and_the_cap_holds(
     base: float, cap: float, jitter: float, failures: int, draw: float
 ) -> None:
+    """faststream-outbox: 2.0 ** 1024 is no number, and the row never moved again."""
     wait = Backoff(base, cap, jitter).delay(failures, lambda: draw)
     assert math.isfinite(wait)
     assert 0 < wait <= cap * (1 + jitter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from bridge.relay import targets
 from bridge.relay.targets import BEGINNING, START, Targets, microseconds
 
+Admit = Callable[[dict[str, int]], dict[str, int]]
 NO_FLOOR: Any = lambda: None  # noqa: E731 - a function without a name of interest
 
 
@@ -47,19 +49,20 @@ def look(
     stale: int = 0,
     seconds: float = 0.001,
     floor: int | None = None,
+    admit: Admit | None = None,
 ) -> dict[str, Any]:
     """One look: what it asked for, after which its answer is recorded."""
-    wanted = asked(one, rows)
+    wanted = asked(one, rows, admit)
     one.record(claimed, len(claimed) + stale)
     one.looked(seconds, lambda: floor)
     return wanted
 
 
-def asked(one: Targets, rows: int) -> dict[str, Any]:
+def asked(one: Targets, rows: int, admit: Admit | None = None) -> dict[str, Any]:
     """The parameters of the next look, with arrays as lists."""
     return {
-        name: [int(n) for n in value[1:-1].split(",")] if isinstance(value, str) else value
-        for name, value in one.parameters(rows).items()
+        name: [int(n) for n in value[1:-1].split(",") if n] if isinstance(value, str) else value
+        for name, value in one.parameters(rows, admit).items()
     }
 
 
@@ -202,6 +205,58 @@ def test_destinations_that_are_gone_are_forgotten(clock: Clock) -> None:
     assert set(asked(one, 10)["after_times"]) == {BEGINNING}
 
 
+def without(*names: str) -> Admit:
+    """Let everything through but these destinations."""
+    return lambda quotas: {name: rows for name, rows in quotas.items() if name not in names}
+
+
+def test_a_destination_that_is_withheld_keeps_cursor_and_place(clock: Clock) -> None:
+    one = of("a", "b")
+    look(one, 10, [row(n, "a", n) for n in range(10)])
+    wanted = look(one, 10, [row(20, "b", 1)], admit=without("a"))
+    assert wanted["destinations"] == ["b"]
+    assert one.backlogged
+    wanted = asked(one, 10)
+    assert wanted["destinations"] == ["b", "a"]
+    assert wanted["after_times"] == [BEGINNING, 9]
+
+
+def test_everything_may_be_withheld(clock: Clock) -> None:
+    one = of("a", "b")
+    wanted = asked(one, 10, without("a", "b"))
+    assert (wanted["destinations"], wanted["quotas"]) == ([], [])
+
+
+def test_a_smaller_quota_that_is_used_up_means_a_backlog(clock: Clock) -> None:
+    one = of("a")
+    look(one, 10, [row(1, "a", 50), row(2, "a", 50)], admit=lambda _: {"a": 2})
+    assert one.backlogged
+    assert asked(one, 10)["after_times"] == [50]
+
+
+def test_the_floor_does_not_pass_what_is_withheld(clock: Clock) -> None:
+    one = of("a", "b")
+    for floor in (100, 200, 300):
+        look(one, 10, [], seconds=0.1, floor=floor, admit=without("b"))
+        clock.now += targets.FLOOR_INTERVAL
+    assert asked(one, 10)["after_times"] == [BEGINNING, BEGINNING]
+
+
+def test_a_destination_that_comes_back_is_looked_at_below_the_floor(clock: Clock) -> None:
+    one = of("a")
+    for floor in (100, 200, 300):
+        look(one, 10, [], seconds=0.1, floor=floor)
+        clock.now += targets.FLOOR_INTERVAL
+    one.replace(["a", "b"])
+    one.start_over()
+    batch = [row(n, "b", n) for n in range(10)]
+    assert look(one, 10, batch, seconds=0.1)["after_times"] == [BEGINNING, BEGINNING]
+    assert dict(zip(*map(asked(one, 10).get, ("destinations", "after_times")), strict=True)) == {
+        "a": BEGINNING,
+        "b": 9,
+    }
+
+
 @given(st.data())
 def test_no_entry_that_is_due_stays_unclaimed(data: st.DataObject) -> None:
     """A model of the queue: entries appear at any time below or above, and all are taken."""
@@ -213,15 +268,28 @@ def test_no_entry_that_is_due_stays_unclaimed(data: st.DataObject) -> None:
         for name in data.draw(st.lists(st.sampled_from(names), max_size=12)):
             number += 1
             waiting[name].add((data.draw(st.integers(0, 5)), number))
-        _claim(one, waiting, data.draw(st.integers(1, 15)))
+        most = data.draw(st.dictionaries(st.sampled_from(names), st.integers(0, 5)))
+        _claim(one, waiting, data.draw(st.integers(1, 15)), most)
     for _ in range(number + 5):
         _claim(one, waiting, 15)
     assert not any(waiting.values())
 
 
-def _claim(one: Targets, waiting: dict[str, set[tuple[int, int]]], rows: int) -> None:
-    """What claim_rows.sql does with these parameters."""
-    wanted = asked(one, rows)
+def _claim(
+    one: Targets,
+    waiting: dict[str, set[tuple[int, int]]],
+    rows: int,
+    most: dict[str, int] | None = None,
+) -> None:
+    """What claim_rows.sql does with these parameters; `most` caps the quotas of some."""
+    caps = most or {}
+
+    def admit(quotas: dict[str, int]) -> dict[str, int]:
+        return {name: min(quota, caps.get(name, quota)) for name, quota in quotas.items()}
+
+    wanted = asked(one, rows, admit if caps else None)
+    if not wanted["destinations"]:
+        return
     claimed: list[Any] = []
     for name, after_time, after_id, quota in zip(
         wanted["destinations"],

@@ -1,4 +1,4 @@
--- Claims one row whose relays keep dying, alone: of all destinations but the closed ones; an ordered row
+-- Claims one row whose relays keep dying, alone: of all destinations but those that are shut; an ordered row
 -- only from a lane that this relay owns, and only when it is its key's turn.
 -- Locks: the lane rows FOR SHARE, then queue entry and outbox row with SKIP LOCKED.
 -- Index: app_outbox_queue_alone_idx, app_outbox_pkey, app_outbox_hold_boundary_idx,
@@ -28,7 +28,7 @@ due as materialized (
         q.parked = 'p'
         and q.next_run_at <= now()
         and (q.lane is null or q.lane in (select owned.lane from owned))
-        and q.destination <> all(:'closed'::text [])
+        and q.destination <> all(:'shut'::text [])
         and not exists (
             select
             from :"schema".app_outbox_hold as h

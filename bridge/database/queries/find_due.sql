@@ -1,7 +1,8 @@
 -- Tells whether any row is due, whoever may have it locked, or about to come back behind a released
--- head. Followers of a held key are not due.
--- Locks: nothing. Index: app_outbox_pkey, app_outbox_hold_pkey; reads the queue as a whole, so it is asked only when a
--- claim found nothing.
+-- head, to a destination that no switch closes: those in `exceptions` are open where the others are
+-- `closed`, and the other way round. Followers of a held key are not due.
+-- Locks: nothing. Index: app_outbox_pkey, app_outbox_hold_pkey; reads the queue as a whole, so it is
+-- asked only when a claim found nothing.
 select
     exists (
         select
@@ -10,6 +11,7 @@ select
         where
             (q.parked is null or q.parked = 'p')
             and q.next_run_at <= now()
+            and (q.destination = any(:'exceptions'::text [])) = :'closed'::boolean
             and case when o.status = 'PENDING' and o.next_run_at <= now() then true else false end
             and not exists (
                 select
@@ -22,4 +24,10 @@ select
                 offset 0 -- a look-up for each row, never a join
             )
     )
-    or exists (select from :"schema".app_outbox_hold as h where h.released_at is not null) as due
+    or exists (
+        select
+        from :"schema".app_outbox_hold as h
+        where
+            h.released_at is not null
+            and (h.destination = any(:'exceptions'::text [])) = :'closed'::boolean
+    ) as due

@@ -1,6 +1,6 @@
 -- Lists the registered relays, oldest first: since when each is silent (seconds), whether its
--- session still holds the lock that says it lives (null on a standby, which does not see the
--- primary's locks), and how many batches it has claimed.
+-- session still holds the lock that says it lives (null for a relay behind a transaction pooler, which
+-- has none, and on a standby, which does not see the primary's locks), and how many batches it has claimed.
 -- Locks: nothing. The tables are small.
 select
     r.relay_id,
@@ -13,7 +13,7 @@ select
     r.heartbeat_at,
     greatest(0, extract(epoch from statement_timestamp() - r.heartbeat_at))::float8 as silent_seconds,
     r.lease_seconds,
-    case when not pg_catalog.pg_is_in_recovery() then exists (
+    case when r.has_lock and not pg_catalog.pg_is_in_recovery() then exists (
         select
         from pg_catalog.pg_locks as l
         where

@@ -1,0 +1,134 @@
+"""The producers of one relay: main, lone, and those for topics with small limits."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka import Producer
+
+_POLL = 0.1
+_QUIET_AFTER_FATAL = 1.0
+"""Seconds between two new producers: where the cause stays, they end as fast as they are made."""
+
+MAIN = "main"
+LONE = "lone"
+_SHARE_OF_LIMIT = 0.9
+"""Share of a topic's limit that a produce batch may have: its own overhead comes on top."""
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """One producer and the thread that serves its reports."""
+
+    name: str
+    producer: Producer
+    thread: threading.Thread | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class Producers:
+    """Makes producers when they are first needed, replaces one that ended, serves all reports.
+
+    `create(overrides)` starts a producer. A topic's records always go by the same one, or else two
+    producers could swap them: `for_limit` answers by the topic's limit alone. Thread-safe; delivery
+    callbacks run in the thread of their producer.
+    """
+
+    def __init__(self, create: Callable[[Mapping[str, Any]], Producer], batch_bytes: int) -> None:
+        self._create = create
+        self._batch_bytes = batch_bytes
+        self._lines: dict[str, _Line] = {}
+        self._ending: list[_Line] = []
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._log = structlog.get_logger("bridge.relay.producers")
+
+    def main(self) -> Producer:
+        """Return the producer of most topics."""
+        return self._producer(MAIN, {})
+
+    def lone(self) -> Producer:
+        """Return the producer whose batches hold one record: its refusals concern that record."""
+        return self._producer(LONE, {"batch.num.messages": 1})
+
+    def for_limit(self, max_message_bytes: int | None) -> Producer:
+        """Return the producer whose batches fit a topic's `max.message.bytes`.
+
+        The broker refuses a batch beyond it although each record in it would pass.
+        """
+        if max_message_bytes is None or max_message_bytes >= self._batch_bytes / _SHARE_OF_LIMIT:
+            return self.main()
+        # Powers of two, so that a hundred small topics do not make a hundred producers.
+        size = 1 << max(10, int(max_message_bytes * _SHARE_OF_LIMIT).bit_length() - 1)
+        return self._producer(f"batches of {size}", {"batch.size": size})
+
+    def _producer(self, name: str, overrides: Mapping[str, Any]) -> Producer:
+        line = self._lines.get(name)
+        if line is not None and not line.ended.is_set():
+            return line.producer
+        with self._lock:
+            line = self._lines.get(name)
+            if line is None or line.ended.is_set():
+                if line is not None:
+                    self._done.wait(_QUIET_AFTER_FATAL)
+                    self._log.info("new producer", producer=name)
+                line = _Line(name, self._create(overrides))
+                line.thread = threading.Thread(
+                    target=self._serve, args=(line,), name=f"outbox-bridge-poll-{name}", daemon=True
+                )
+                self._lines[name] = line
+                line.thread.start()
+            return line.producer
+
+    def _serve(self, line: _Line) -> None:
+        """Serve reports until the end; of a producer that ended, until the last one has come."""
+        while not self._done.is_set():
+            line.producer.poll(_POLL)
+            if line.ended.is_set() and len(line.producer) == 0:
+                return
+
+    def end_fatal(self, reason: str) -> None:
+        """Retire every producer that can send nothing more; what they held is reported as unsent.
+
+        Called from delivery callbacks and the error callback; never blocks.
+        """
+        with self._lock:
+            broken = [line for line in self._lines.values() if not line.ended.is_set()]
+            for line in broken:
+                line.ended.set()
+        if broken:
+            self._log.error(
+                "the idempotent producer cannot go on; a new one takes over, and what it had not "
+                "delivered is given back uncharged",
+                reason=reason,
+            )
+        for line in broken:
+            line.producer.purge(in_queue=True, in_flight=True, blocking=False)
+
+    def purge(self) -> None:
+        """Drop what librdkafka has not sent yet; its rows are reported as surely unsent."""
+        for line in list(self._lines.values()):
+            line.producer.purge(in_queue=True, in_flight=False, blocking=False)
+
+    def holds_records(self) -> bool:
+        """Tell whether any record waits for Kafka's word."""
+        return any(len(line.producer) for line in list(self._lines.values()))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait a moment while a queue of librdkafka is full; True once everything is over."""
+        return self._done.wait(seconds)
+
+    def finish(self) -> None:
+        """End the threads, after everything was settled."""
+        self._done.set()
+
+    def threads(self) -> list[threading.Thread]:
+        """Return the threads that serve reports."""
+        return [line.thread for line in self._lines.values() if line.thread is not None]

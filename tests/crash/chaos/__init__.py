@@ -1,0 +1,1 @@
+"""Chaos: real faults in random rounds, and a strict reckoning after each."""

@@ -24,6 +24,11 @@ _LONGEST_REACH = 1024
 _ALONE_INTERVAL = 0.05
 """Seconds between two looks for a row to be claimed alone, where the last look found none."""
 
+_SUSPECTS = 16
+"""Rows claimed alone that may be under way at a time, while at most two relays died with each."""
+_FEW_DEATHS = 2
+_ANY_DEATHS = 1 << 30
+
 
 class OrderedClaims:
     """The claimer's looks at lanes, and at rows with which relays died; used by its thread alone.
@@ -54,7 +59,8 @@ class OrderedClaims:
         self._open: list[str] = []
         self._first_lane = 0
         self._lane_reach = 1
-        self._alone_claim = ""
+        self._alone_claims: frozenset[str] = frozenset()
+        self._is_sole = False
         self._next_alone = 0.0
         self.has_suspects = False
         """Whether the last search found rows to be claimed alone."""
@@ -89,26 +95,51 @@ class OrderedClaims:
         return found
 
     def look_alone(self) -> int:
-        """Claim one row whose relays kept dying, beside the other claims, one at a time."""
+        """Claim rows whose relays kept dying, each alone, beside the other claims; how many.
+
+        Two kills in a row leave thousands of suspects, nearly all of them innocent: a few of those
+        with two deaths are under way at a time. One with which a third relay died is the only
+        suspect of its relay, so that its death is no other's.
+        """
         now = time.monotonic()
         if not self.has_suspects or now < self._next_alone:
             return 0
         shut = self._shares.shut()
-        if shut is None or self._alone_claim in self._flight.claims():
+        if shut is None:
             return 0
-        claim_id = new_claim_id()
+        self._alone_claims &= self._flight.claims()
+        if self._is_sole and self._alone_claims:
+            return 0
+        taken = 0
+        while len(self._alone_claims) < _SUSPECTS:
+            one = self._claim_suspect(shut, _FEW_DEATHS)
+            if not one:
+                break
+            taken += one
+            self._is_sole = False
+        if not taken and not self._alone_claims:
+            taken = self._claim_suspect(shut, _ANY_DEATHS)
+            self._is_sole = True
+        if not taken:
+            self._next_alone = now + _ALONE_INTERVAL
+        return taken
+
+    def _claim_suspect(self, shut: Any, most_deaths: int) -> int:
+        claim_id, started = new_claim_id(), time.monotonic()
         with self._holds.guard:
             claimed = self._session.rows(
                 "claim_suspect",
                 self._intake.parameters(claim_id)
-                | {"lanes": array(self._open_lanes()), "shut": shut},
+                | {
+                    "lanes": array(self._open_lanes()),
+                    "shut": shut,
+                    "most_deaths": most_deaths,
+                },
             )
             taken = without_stale(claimed)
-            self._intake.enter(claim_id, claimed, now)
+            self._intake.enter(claim_id, claimed, started)
         if claimed:
-            self._alone_claim = claim_id
-        if not taken:
-            self._next_alone = now + _ALONE_INTERVAL
+            self._alone_claims |= {claim_id}
         return taken
 
     def _open_lanes(self) -> list[int]:
@@ -126,13 +157,14 @@ class OrderedClaims:
                 if not lanes:
                     return 0
                 first = self._first_lane % len(lanes)
+                quota = rows if self._take_all else self._quota(rows, len(lanes))
                 claim_id, started = new_claim_id(), time.monotonic()
                 claimed = self._session.rows(
                     "claim_ordered",
                     self._intake.parameters(claim_id)
                     | {
                         "lanes": array(lanes[first:] + lanes[:first]),
-                        "lane_quota": rows if self._take_all else self._quota(rows, len(lanes)),
+                        "lane_quota": quota,
                         "destinations": list(admitted),
                         "quotas": array(admitted.values()),
                         "batch_rows": rows,
@@ -146,10 +178,17 @@ class OrderedClaims:
             given = Counter(row[1] for row in claimed)
             share = -(-rows // len(destinations))
             self._pairs.record({name: given[name] for name in destinations}, share)
-        # Nothing although lanes have rows: perhaps the first of a lane wait for a row that somebody
-        # has locked. Looking further finds the keys behind them.
-        self._lane_reach = 1 if taken else min(2 * self._lane_reach, _LONGEST_REACH)
-        return taken
+        if taken >= rows:
+            self._lane_reach = max(1, self._lane_reach // 2)
+            return taken
+        if claimed and max(Counter(row[12] for row in claimed).values()) < quota:
+            self._lane_reach = 1
+            return taken
+        # Some lane has more than its quota while others have less: one key's backlog. Or nothing
+        # was found although lanes have rows: perhaps the first of a lane wait for a row that
+        # somebody has locked. Looking further finds the rest, and the keys behind them.
+        self._lane_reach = min(2 * self._lane_reach, _LONGEST_REACH)
+        return rows if claimed else taken
 
     def _quota(self, rows: int, lanes: int) -> int:
         return max(1, -(-rows * 4 // lanes)) * self._lane_reach

@@ -164,6 +164,7 @@ class Desk:
         parameters = self.parameters(claim_id) | {
             "lanes": array(range(64) if lanes is None else lanes),
             "shut": list(closed),
+            "most_deaths": 1000,
         }
         return self.batch(claim_id, self.session.rows("claim_suspect", parameters))
 

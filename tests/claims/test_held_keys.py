@@ -15,6 +15,7 @@ from tests.claims.outbox import count, faults, insert, states, waits
 from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
+    from bridge.relay.batch import Batch
     from tests.claims.conftest import OpenConnection, OpenDesk
     from tests.claims.desk import Desk
 
@@ -171,7 +172,8 @@ def test_several_failed_rows_of_a_key_go_one_after_the_other(conn: Conn, desk: D
         assert len(batch.rows) == 1, "a failed row takes nothing along"
         found += ids(batch)
         desk.settle(batch)
-        desk.return_followers()
+        # The next one that failed comes back, and nothing behind it.
+        assert desk.return_followers() == (1 if len(found) < len(rows) else len(tail))
     assert found == rows
     assert drain(desk) == tail
 
@@ -389,19 +391,53 @@ def test_a_hold_that_somebody_has_locked_stops_no_settle(
     assert drain(desk) == rows
 
 
-def test_a_claim_under_way_is_over_before_a_hold_is_placed(conn: Conn, desk: Desk) -> None:
-    """Else its rows would enter the flight after the failed row left it, and overtake that."""
-    desk.settlement.guard = desk.claimer.holds.guard
-    (head,) = insert(conn, ordering_key="k")
-    batch = desk.claim_ordered()
-    with desk.claimer.holds.guard:
-        failing = InBackground(lambda: desk.fail(batch, final=True))
-        assert states(conn) == {"PROCESSING": 1}
-    failing.result()
-    assert states(conn) == {"FAILED": 1}
+class Watched:
+    """A guard that notes what the rows are when it is taken and given back."""
+
+    def __init__(self, conn: Conn) -> None:
+        self._conn = conn
+        self.seen: list[dict[str, int]] = []
+
+    def __enter__(self) -> None:
+        self.seen.append(states(self._conn))
+
+    def __exit__(self, *_: object) -> None:
+        self.seen.append(states(self._conn))
+
+
+def test_a_failure_of_an_ordered_row_is_written_under_the_guard(conn: Conn, desk: Desk) -> None:
+    """Else a claim without the hold would enter the flight after the failed row left it."""
+    desk.settlement.guard = guard = Watched(conn)
     insert(conn, ordering_key="k")
-    assert desk.look_ordered(10) == []
-    assert head
+    desk.fail(desk.claim_ordered(), final=True)
+    assert guard.seen == [{"PROCESSING": 1}, {"FAILED": 1}]
+    insert(conn)
+    desk.fail(desk.claim(), final=True)
+    assert len(guard.seen) == 2
+
+
+def test_ordered_rows_are_claimed_and_enter_the_flight_under_the_guard(
+    conn: Conn, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = desk.claimer.holds.guard
+    guarded: list[tuple[str, bool]] = []
+    rows, enter = desk.session.rows, desk.flight.enter
+
+    def watched_rows(name: str, parameters: Any = None) -> Any:
+        guarded.append((name, guard.locked()))
+        return rows(name, parameters)
+
+    def watched_enter(batch: Batch) -> None:
+        guarded.append(("enter", guard.locked()))
+        enter(batch)
+
+    monkeypatch.setattr(desk.session, "rows", watched_rows)
+    monkeypatch.setattr(desk.flight, "enter", watched_enter)
+    fail_head(conn, desk)
+    insert(conn, ordering_key="other")
+    assert len(desk.look_ordered(10)) == 1
+    assert set(guarded) >= {(name, True) for name in ("return_followers", "claim_ordered", "enter")}
+    assert guarded[-2:] == [("claim_ordered", True), ("enter", True)]
 
 
 def test_a_quota_bounds_a_destination_and_a_closed_one_is_not_looked_at(

@@ -315,3 +315,14 @@ def test_nothing_is_claimed_from_lanes_whose_rows_are_being_given_back(
     other = insert(conn, ordering_key=elsewhere)
     assert first
     assert desk.look_ordered(64) == other
+
+
+def test_one_keys_backlog_fills_whole_batches(conn: Conn, desk: Desk) -> None:
+    insert(conn, 3000, ordering_key="k")
+    desk.claimer._search(force=True)
+    sizes = []
+    for _ in range(20):
+        sizes.append(len(desk._looked(lambda: desk.claimer._look_ordered(400))))
+        desk.settle_all()
+    assert max(sizes) == 400
+    assert sum(sizes) == 3000

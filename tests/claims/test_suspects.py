@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 
+ALL: dict[str, Any] = {"exceptions": [], "closed": False}
+"""No destination is closed by a switch."""
+
 
 @pytest.fixture
 def rescuer(open_desk: OpenDesk) -> Desk:
@@ -69,7 +72,7 @@ def test_too_many_lone_deaths_fail_the_row_as_poison(conn: Conn, rescuer: Desk) 
     for _ in range(2):
         rescuer.claim()
         die(conn, rescuer)
-    for _ in range(3):
+    for _ in range(4):
         assert ids(rescuer.claim_suspect()) == rows[:1]
         die(conn, rescuer)
     row = conn.execute(
@@ -79,7 +82,7 @@ def test_too_many_lone_deaths_fail_the_row_as_poison(conn: Conn, rescuer: Desk) 
     ).fetchone()
     assert row is not None
     assert row[:2] == ("FAILED", ErrorCode.POISON)
-    assert "5 times while it had this row, 3 of them while it was claimed alone" in row[2]
+    assert "6 times while it had this row, 3 of them while it was claimed alone" in row[2]
     assert row[3:] == (0, None)
     assert state(conn, rows[1]) == "PENDING"
     assert faults(conn) == {}
@@ -89,13 +92,13 @@ def test_a_retried_poison_row_stays_alone_and_has_its_chances_anew(
     conn: Conn, rescuer: Desk
 ) -> None:
     (row,) = insert(conn)
-    claims: list[Callable[[], Batch]] = [rescuer.claim] * 2 + [rescuer.claim_suspect] * 3
+    claims: list[Callable[[], Batch]] = [rescuer.claim] * 2 + [rescuer.claim_suspect] * 4
     for claim in claims:
         assert ids(claim()) == [row]
         die(conn, rescuer)
     assert state(conn, row) == "FAILED"
     conn.execute("update app_outbox set status = 'PENDING'")
-    assert deaths(conn) == [(row, 5, 0)]
+    assert deaths(conn) == [(row, 6, 0)]
     assert ids(rescuer.claim()) == []
     assert ids(rescuer.claim_suspect()) == [row]
 
@@ -158,7 +161,7 @@ def test_a_poison_row_holds_its_key_as_any_failed_one(
     ).router()
     rescuer.take_all_lanes()
     (row,) = insert(conn, ordering_key="k")
-    claims: list[Callable[[], Batch]] = [rescuer.claim_ordered] * 2 + [rescuer.claim_suspect] * 3
+    claims: list[Callable[[], Batch]] = [rescuer.claim_ordered] * 2 + [rescuer.claim_suspect] * 4
     for claim in claims:
         assert ids(claim()) == [row]
         die(conn, rescuer)
@@ -211,18 +214,27 @@ def test_a_hung_claim_counts(conn: Conn, open_desk: OpenDesk) -> None:
     assert deaths(conn) == [(row, 1, 0) for row in rows]
 
 
-def test_only_one_row_at_a_time_is_claimed_alone_by_a_relay(conn: Conn, rescuer: Desk) -> None:
-    rows = insert(conn, 2)
+def test_rows_with_which_a_third_relay_died_are_a_relays_only_suspect(
+    conn: Conn, rescuer: Desk
+) -> None:
+    rows = insert(conn, 30)
     conn.execute(
-        "insert into app_outbox_suspect (outbox_id, deaths) select outbox_id, 2 from app_outbox"
+        "insert into app_outbox_suspect (outbox_id, deaths) "
+        "select outbox_id, case when outbox_id = any(%s) then 3 else 2 end from app_outbox",
+        [rows[:2]],
     )
     conn.execute("update app_outbox set next_run_at = next_run_at - interval '1 s'")
     conn.execute("delete from app_outbox_queue where parked is null")
     rescuer.claimer._search(force=True)
-    assert rescuer._looked(rescuer.claimer._look_alone) == rows[:1]
-    assert rescuer._looked(rescuer.claimer._look_alone) == []
-    rescuer.settle_all()
-    assert rescuer._looked(rescuer.claimer._look_alone) == rows[1:]
+    found = []
+    for _ in range(4):
+        found.append(rescuer._looked(rescuer.claimer._look_alone))
+        assert rescuer._looked(rescuer.claimer._look_alone) == []
+        assert all(len(batch.rows) == 1 for batch in rescuer.flight.batches())
+        rescuer.claimer._ordered._next_alone = 0.0
+        rescuer.settle_all()
+    assert [row for look in found for row in look] == rows[2:] + rows[:2]
+    assert [len(look) for look in found] == [16, 12, 1, 1]
 
 
 def test_a_closed_destinations_suspect_waits(conn: Conn, rescuer: Desk) -> None:
@@ -247,3 +259,21 @@ def test_a_suspect_that_is_gone_is_forgotten(conn: Conn, rescuer: Desk, statemen
     assert deaths(conn) == []
     rescuer.reconciler.reconcile()
     assert count(conn, "app_outbox_queue") == 0
+
+
+def test_a_suspect_behind_a_failed_head_is_not_due(conn: Conn, rescuer: Desk) -> None:
+    """A run that ends when nothing is due must not wait for it."""
+    rescuer.take_all_lanes()
+    (head,) = insert(conn, ordering_key="k")
+    (suspect,) = insert(conn, ordering_key="k")
+    for _ in range(2):
+        rescuer.claim_ordered()
+        die(conn, rescuer)
+    assert rescuer.session.value("find_due", ALL)
+    rescuer.fail(rescuer.claim_suspect(), final=True)
+    assert ids(rescuer.claim_suspect()) == []
+    assert not rescuer.session.value("find_due", ALL)
+    conn.execute("update app_outbox set status = 'CANCELLED' where outbox_id = %s", [head])
+    assert rescuer.session.value("find_due", ALL)
+    rescuer.return_followers()
+    assert ids(rescuer.claim_suspect()) == [suspect]

@@ -108,6 +108,7 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "lane_quota": 1000,
         "batch_rows": 1000,
         "shut": [],
+        "most_deaths": 2,
         "relay_id": 1,
         "relay_name": "plans",
         "inline_bytes": 65536,

@@ -95,6 +95,7 @@ def parameters(stage: Stage) -> dict[str, Any]:
         "lanes": list(range(64)),
         "lane_quota": 100,
         "shut": ["closed"],
+        "most_deaths": 2,
         "row_limit": 500,
         "step": 2000,
         "key_step": 500,

@@ -3,6 +3,7 @@
 -- Locks: the lane rows FOR SHARE, then queue entry and outbox row with SKIP LOCKED.
 -- Index: app_outbox_queue_alone_idx, app_outbox_pkey, app_outbox_hold_boundary_idx,
 -- app_outbox_queue_lane_idx.
+-- `most_deaths` leaves out rows with which more relays died.
 -- A stale entry is thrown away and told as by claim_rows.sql.
 -- The linter misreads a limit behind a LATERAL, and does not count the columns of `*`.
 -- noqa: disable=layout.indent,ambiguous.set_columns
@@ -27,6 +28,12 @@ due as materialized (
     where
         q.parked = 'p'
         and q.next_run_at <= now()
+        and not exists (
+            select
+            from :"schema".app_outbox_suspect as s
+            where s.outbox_id = q.outbox_id and s.deaths > :'most_deaths'::integer
+            offset 0 -- a look-up for each row, never a join
+        )
         and (q.lane is null or q.lane in (select owned.lane from owned))
         and q.destination <> all(:'shut'::text [])
         and not exists (

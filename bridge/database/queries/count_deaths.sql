@@ -1,7 +1,7 @@
 -- A relay died, froze or hung with this claim: counts that against each of its rows that are still
 -- PROCESSING, before rescue_claim.sql takes them back in the same transaction. From the second death on
--- a row is to be claimed alone (the trigger parks its entry) and holds its key; one that was alone too
--- often fails. Returns the rows that failed.
+-- a row is to be claimed alone (the trigger parks its entry) and holds its key; from the third on it is
+-- the only suspect of its relay, and one with which relays died then too often fails. Returns the rows that failed.
 -- Not counted: a claim that another server process saw begin (a restart, a failover), and one of a relay
 -- that was stopping (a deployment that had no patience).
 -- Locks: the claim and the rows, both with SKIP LOCKED (two rescuers, a settle under way).
@@ -41,7 +41,7 @@ counted as (
         set
             deaths = s.deaths + 1,
             lone_deaths = s.lone_deaths + case
-                when s.deaths >= 2 and (select cardinality(claim.outbox_ids) from claim) = 1 then 1
+                when s.deaths >= 3 and (select cardinality(claim.outbox_ids) from claim) = 1 then 1
                 else 0
             end,
             died_at = now()

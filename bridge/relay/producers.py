@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from confluent_kafka import KafkaException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,8 +42,14 @@ class Producers:
     callbacks run in the thread of their producer.
     """
 
-    def __init__(self, create: Callable[[Mapping[str, Any]], Producer], batch_bytes: int) -> None:
+    def __init__(
+        self,
+        create: Callable[[Mapping[str, Any]], Producer],
+        batch_bytes: int,
+        on_failure: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
         self._create = create
+        self._on_failure = on_failure
         self._batch_bytes = batch_bytes
         self._lines: dict[str, _Line] = {}
         self._ending: list[_Line] = []
@@ -80,7 +87,6 @@ class Producers:
             if line is None or line.ended.is_set():
                 if line is not None:
                     self._done.wait(_QUIET_AFTER_FATAL)
-                    self._log.info("new producer", producer=name)
                 line = _Line(name, self._create(overrides))
                 line.thread = threading.Thread(
                     target=self._serve, args=(line,), name=f"outbox-bridge-poll-{name}", daemon=True
@@ -93,28 +99,44 @@ class Producers:
 
     def _serve(self, line: _Line) -> None:
         """Serve reports until the end; of a producer that ended, until the last one has come."""
-        while not self._done.is_set():
-            line.producer.poll(_POLL)
-            if line.ended.is_set() and len(line.producer) == 0:
-                return
+        try:
+            while not self._done.is_set():
+                try:
+                    line.producer.poll(_POLL)
+                except KafkaException as error:
+                    # The client raises a fatal error here, whoever has heard of it already.
+                    self.end_fatal(error.args[0].str())
+                if line.ended.is_set() and len(line.producer) == 0:
+                    return
+        except BaseException as error:  # noqa: BLE001 - reports that nobody serves must end the relay
+            self._on_failure(error)
 
     def end_fatal(self, reason: str) -> None:
-        """Retire every producer that can send nothing more; what they held is reported as unsent.
+        """Replace producers that can send nothing more; what they held is reported as unsent.
 
         Called from delivery callbacks and the error callback; never blocks.
         """
-        with self._lock:
-            broken = [line for line in self._lines.values() if not line.ended.is_set()]
-            for line in broken:
-                line.ended.set()
-        if broken:
+        if self._end():
             self._log.error(
                 "the idempotent producer cannot go on; a new one takes over, and what it had not "
                 "delivered is given back uncharged",
                 reason=reason,
             )
+
+    def retire(self) -> None:
+        """Replace all producers: what they hold may be sent, and is reported as unsent."""
+        if self._end():
+            self._log.warning("records on their way are given up; a new producer takes over")
+
+    def _end(self) -> bool:
+        """End all producers that have not ended; False where there is none."""
+        with self._lock:
+            broken = [line for line in self._lines.values() if not line.ended.is_set()]
+            for line in broken:
+                line.ended.set()
         for line in broken:
             line.producer.purge(in_queue=True, in_flight=True, blocking=False)
+        return bool(broken)
 
     def purge(self) -> None:
         """Drop what librdkafka has not sent yet; its rows are reported as surely unsent."""

@@ -177,7 +177,11 @@ class Relay:
             for session in sessions:
                 session.open()
             self._verify_database()
-            self._producers = Producers(self._create_producer, self._number("batch.size"))
+            self._producers = Producers(
+                self._create_producer,
+                self._number("batch.size"),
+                lambda error: self._fail("poll", error),
+            )
             if self._await_kafka(self._producers.main()):
                 self._registration.start()
                 self._notifier.ready("sending")

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import structlog
@@ -33,7 +33,6 @@ _LONGEST_PROBE = 5.0
 """Seconds between two probes of a cluster that does not answer."""
 _LOOKS = 4
 """Topics looked at side by side."""
-_PURGE_PAUSE = 1.0
 _PATIENT_LOOK = 2.0
 """Seconds between two looks at a topic some of whose records do not move."""
 _SHORTAGE = 0.2
@@ -49,7 +48,8 @@ class Watch:
     more is claimed of what does not move: of everything while no broker answers, else of the
     destination, else of the partitions without leader. Before records of ordered rows expire one by
     one, all that was not sent is taken back from the producers at once, so that no later record
-    passes an expired one.
+    passes an expired one. What is then still on its way to a broker goes, too, with its producer:
+    a new one begins, and the old one's records can only come as often and in the order as before.
     """
 
     def __init__(
@@ -73,14 +73,20 @@ class Watch:
         self._admission = admission
         self._aim = aim
         self._create_missing = create_missing
-        self._expiry = record_timeout - min(_LONGEST_SHORTAGE, _SHORTAGE * record_timeout)
+        shortage = min(_LONGEST_SHORTAGE, _SHORTAGE * record_timeout)
+        self._purge_age = record_timeout - shortage
+        self._retire_age = record_timeout - shortage / 2
+        self._stall = min(STALL, record_timeout / 3)
         self._probe_wait = _FIRST_PROBE
         self._next_probe = 0.0
         self._looked_at: dict[str, float] = {}
         self._leaderless: dict[str, frozenset[int]] = {}
         self._looking: set[str] = set()
-        self._purged_at = 0.0
+        self._question = threading.Lock()
+        self._is_out = False
+        self._asking: Future[None] | None = None
         self._is_purging = False
+        self._is_retiring = False
         self._doubted: set[str] = set()
         self._wake = threading.Event()
         self._log = structlog.get_logger("bridge.relay.watch")
@@ -88,22 +94,31 @@ class Watch:
 
     def run(self) -> None:
         """Watch until stopped."""
-        with ThreadPoolExecutor(_LOOKS, "outbox-bridge-look") as pool:
+        with ThreadPoolExecutor(_LOOKS + 1, "outbox-bridge-look") as pool:
             while not self.stop.is_set():
                 self._wake.wait(TICK)
                 self._wake.clear()
-                self._purge_before_expiry()
-                if self._admission.outage.is_set():
-                    self._probe()
-                    continue
-                self._reread_limits()
-                # One that does not answer must not keep the others waiting.
+                # Never behind a question that Kafka does not answer.
+                self._take_back_before_expiry()
+                # One topic that does not answer must not keep the others waiting.
                 for destination in self._breakers.to_look_at():
-                    if destination not in self._looking:
+                    if destination not in self._looking and not self._admission.outage.is_set():
                         self._looking.add(destination)
                         pool.submit(self._look_apart, destination)
-                self._find_stalls()
+                if self._asking is None or self._asking.done():
+                    self._asking = pool.submit(self._ask)
             self._topics.close()
+
+    def _ask(self) -> None:
+        """Ask Kafka about what does not move, or whether it answers again."""
+        try:
+            if self._is_out:
+                self._probe()
+            else:
+                self._reread_limits()
+                self._find_stalls()
+        except Exception:  # noqa: BLE001 - told, and asked again
+            self._log.exception("asking Kafka failed")
 
     def look_soon(self) -> None:
         """Look at new destinations now; from any thread."""
@@ -161,8 +176,7 @@ class Watch:
                 state = self._topics.look(route.topic, LOOK_TIMEOUT)
             else:
                 state = dataclasses.replace(state, reason=f"it cannot be created: {problem}")
-        if state.condition is Condition.UNREACHABLE and not self._answers():
-            self._begin_outage()
+        if state.condition is Condition.UNREACHABLE and not self._cluster_answers():
             return
         self._aim.learn(state)
         if state.condition is Condition.PRESENT or (
@@ -195,15 +209,14 @@ class Watch:
         if self._flight.acks or not (self._leaderless or self._producers.holds_records()):
             return  # reports wait for the settler, or nothing waits for Kafka
         now = time.monotonic()
-        slow = self._flight.slow_destinations(now - STALL)
+        slow = self._flight.slow_destinations(now - self._stall)
         for destination in sorted(slow | self._leaderless.keys()):
             if now - self._looked_at.get(destination, -math.inf) < _PATIENT_LOOK:
                 continue
             self._looked_at[destination] = now
             account = self._flight.account(destination)
-            still = account.awaited > 0 and now - account.moved_at > STALL
-            if still and not self._answers():
-                self._begin_outage()
+            still = account.awaited > 0 and now - account.moved_at > self._stall
+            if still and not self._cluster_answers():
                 return
             topic = self._router.route(destination).topic
             state = self._topics.look(topic, LOOK_TIMEOUT)
@@ -220,17 +233,25 @@ class Watch:
     def _answers(self) -> bool:
         return self._topics.cluster_answers(_PROBE_TIMEOUT)
 
-    def _begin_outage(self) -> None:
-        if self._admission.outage.is_set():
-            return
-        self._probe_wait = _FIRST_PROBE
-        self._next_probe = time.monotonic() + self._probe_wait
-        self._admission.outage.set()
+    def _cluster_answers(self) -> bool:
+        """Ask the cluster and claim nothing meanwhile; without answer an outage begins."""
+        with self._question:  # several looks may come to the same doubt
+            if self._is_out:
+                return False
+            self._admission.outage.set()
+            if self._answers():
+                self._admission.outage.clear()
+                self._admission.changed.set()
+                return True
+            self._is_out = True
+            self._probe_wait = _FIRST_PROBE
+            self._next_probe = time.monotonic() + self._probe_wait
         self._log.warning(
             "Kafka does not answer; nothing is claimed until it does, claimed rows stay with "
             "their producer",
             in_flight=self._flight.rows,
         )
+        return False
 
     def _probe(self) -> None:
         if time.monotonic() < self._next_probe:
@@ -239,23 +260,29 @@ class Watch:
             self._probe_wait = min(2 * self._probe_wait, _LONGEST_PROBE)
             self._next_probe = time.monotonic() + self._probe_wait
             return
+        self._is_out = False
         self._admission.outage.clear()
         self._admission.changed.set()
         self._log.info("Kafka answers again")
 
-    def _purge_before_expiry(self) -> None:
+    def _take_back_before_expiry(self) -> None:
         """Take back what was not sent before the first record of an ordered row expires.
 
         Records expire one by one, each by its own age: after a long outage the older ones of a key
         would be gone when the younger ones are sent.
         """
         oldest = self._flight.oldest_ordered()
-        now = time.monotonic()
-        if oldest is None or now - oldest <= self._expiry:
-            self._is_purging = False
-        elif now - self._purged_at > _PURGE_PAUSE:
-            self._purged_at = now
-            if not self._is_purging:
-                self._log.warning("records waited long for Kafka; what was not sent is taken back")
+        age = 0.0 if oldest is None else time.monotonic() - oldest
+        if age <= self._purge_age:
+            self._is_purging = self._is_retiring = False
+            return
+        if not self._is_purging:
             self._is_purging = True
+            self._log.warning("records waited long for Kafka; what was not sent is taken back")
+            for destination in self._flight.slow_destinations(time.monotonic() - self._stall):
+                self.on_failure(destination, "STALLED", "no record is acknowledged")
+        if age <= self._retire_age:
             self._producers.purge()
+        elif not self._is_retiring:
+            self._is_retiring = True
+            self._producers.retire()

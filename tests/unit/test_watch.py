@@ -49,13 +49,16 @@ class Lines:
     """Stands in for the producers."""
 
     def __init__(self) -> None:
-        self.purged = 0
+        self.purged = self.retired = 0
 
     def holds_records(self) -> bool:
         return True
 
     def purge(self) -> None:
         self.purged += 1
+
+    def retire(self) -> None:
+        self.retired += 1
 
 
 class Known:
@@ -151,7 +154,7 @@ def test_a_look_without_answer_is_an_outage_only_if_no_broker_answers() -> None:
 def test_an_outage_ends_with_an_answer() -> None:
     bench = Bench()
     bench.cluster.answers = False
-    bench.watch._begin_outage()
+    bench.watch._cluster_answers()
     bench.watch._next_probe = 0.0
     bench.watch._probe()
     assert bench.admission.outage.is_set()
@@ -204,15 +207,20 @@ def test_reports_that_wait_for_the_database_are_no_stall() -> None:
     assert bench.breakers.failing() == {}
 
 
-@pytest.mark.parametrize(("age", "lane", "purges"), [(9.0, 5, 1), (9.0, None, 0), (5.0, 5, 0)])
+@pytest.mark.parametrize(
+    ("age", "lane", "purges", "retires"),
+    [(8.5, 5, 2, 0), (9.5, 5, 0, 1), (9.5, None, 0, 0), (5.0, 5, 0, 0)],
+)
 def test_ordered_records_are_taken_back_before_they_expire_one_by_one(
-    age: float, lane: int | None, purges: int
+    age: float, lane: int | None, purges: int, retires: int
 ) -> None:
     bench = Bench()
+    bench.breakers.succeed("orders")
     bench.enter(age, lane=lane)
-    bench.watch._purge_before_expiry()
-    bench.watch._purge_before_expiry()
-    assert bench.lines.purged == purges
+    bench.watch._take_back_before_expiry()
+    bench.watch._take_back_before_expiry()
+    assert (bench.lines.purged, bench.lines.retired) == (purges, retires)
+    assert bool(bench.breakers.failing()) == bool(purges or retires)
 
 
 def test_after_a_doubtful_refusal_the_topics_limit_is_read_anew() -> None:

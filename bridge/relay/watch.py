@@ -6,7 +6,7 @@ import dataclasses
 import math
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,6 +14,8 @@ import structlog
 from bridge.kafka.topics import Condition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.kafka.topics import Topics, TopicState
     from bridge.relay.admission import Admission
     from bridge.relay.breakers import Breakers
@@ -84,7 +86,6 @@ class Watch:
         self._looking: set[str] = set()
         self._question = threading.Lock()
         self._is_out = False
-        self._asking: Future[None] | None = None
         self._is_purging = False
         self._is_retiring = False
         self._doubted: set[str] = set()
@@ -94,31 +95,32 @@ class Watch:
 
     def run(self) -> None:
         """Watch until stopped."""
-        with ThreadPoolExecutor(_LOOKS + 1, "outbox-bridge-look") as pool:
-            while not self.stop.is_set():
-                self._wake.wait(TICK)
-                self._wake.clear()
-                # Never behind a question that Kafka does not answer.
-                self._take_back_before_expiry()
-                # One topic that does not answer must not keep the others waiting.
-                for destination in self._breakers.to_look_at():
-                    if destination not in self._looking and not self._admission.outage.is_set():
-                        self._looking.add(destination)
-                        pool.submit(self._look_apart, destination)
-                if self._asking is None or self._asking.done():
-                    self._asking = pool.submit(self._ask)
-            self._topics.close()
+        _apart(self._ask_on)
+        while not self.stop.is_set():
+            self._wake.wait(TICK)
+            self._wake.clear()
+            # Never behind a question that Kafka does not answer.
+            self._take_back_before_expiry()
+            # One topic that does not answer must not keep the others waiting.
+            for destination in self._breakers.to_look_at():
+                if self._admission.outage.is_set() or len(self._looking) >= _LOOKS:
+                    break
+                if destination not in self._looking:
+                    self._looking.add(destination)
+                    _apart(partial(self._look_apart, destination))
+        self._topics.close()
 
-    def _ask(self) -> None:
+    def _ask_on(self) -> None:
         """Ask Kafka about what does not move, or whether it answers again."""
-        try:
-            if self._is_out:
-                self._probe()
-            else:
-                self._reread_limits()
-                self._find_stalls()
-        except Exception:  # noqa: BLE001 - told, and asked again
-            self._log.exception("asking Kafka failed")
+        while not self.stop.wait(TICK):
+            try:
+                if self._is_out:
+                    self._probe()
+                else:
+                    self._reread_limits()
+                    self._find_stalls()
+            except Exception:  # noqa: BLE001 - told, and asked again
+                self._log.exception("asking Kafka failed")
 
     def look_soon(self) -> None:
         """Look at new destinations now; from any thread."""
@@ -286,3 +288,8 @@ class Watch:
         elif not self._is_retiring:
             self._is_retiring = True
             self._producers.retire()
+
+
+def _apart(work: Callable[[], None]) -> None:
+    """Do something in a thread that nobody waits for: Kafka may take its time to answer."""
+    threading.Thread(target=work, name="outbox-bridge-look", daemon=True).start()

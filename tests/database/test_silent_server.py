@@ -15,6 +15,8 @@ from tests.fixtures.proxy import Proxy
 from tests.fixtures.relays import PATIENCE, assert_places_hold
 from tests.fixtures.waiting import wait_until
 
+SWITCHES = {"closed": False, "exceptions": []}
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -52,10 +54,10 @@ def test_a_statement_that_is_not_answered_ends_and_the_session_comes_back(
     session.open()
     proxy.black_hole()
     with pytest.raises(ConnectionLost):
-        session.rows("find_due")
+        session.rows("find_due", SWITCHES)
     proxy.pass_on()
     assert session.reopen(threading.Event())
-    assert session.rows("find_due") == [(False,)]
+    assert session.rows("find_due", SWITCHES) == [(False,)]
     assert not session.cut()  # nobody waits
     state.stop()
     session.close()

@@ -80,6 +80,7 @@ def test_a_settle_that_waits_for_the_rescuers_lock_is_not_undone_by_it(
     consume(topic, count=10, timeout=60)
     with psycopg.connect(outbox.url) as rescuer:
         # As the rescue writes it, and not yet committed when the settle comes.
+        rescuer.execute("set outbox_bridge.session = 'relay'")
         rescuer.execute(
             "update app_outbox set status = 'PENDING', locked_by = null, "
             "last_error_code = 'STUCK_PROCESSING', next_run_at = now() + interval '1 minute' "

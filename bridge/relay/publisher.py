@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from bridge.relay.flight import Flight
     from bridge.relay.payloads import Payloads
     from bridge.relay.producers import Producers
+    from bridge.relay.registration import Registration
     from bridge.relay.target import Aim
 
 Report = Callable[[KafkaError | None, Message], None]
 
 _QUEUE_FULL_WAIT = 0.05
+_ALIVE_WAIT = 0.1
 _LEADERLESS_WAIT = 5.0
 """Seconds until a row whose partition has no leader is tried again."""
 
@@ -61,6 +63,7 @@ class Publisher:
         flight: Flight,
         on_fatal: Callable[[str], None],
         max_age: float,
+        registration: Registration,
     ) -> None:
         self._producers = producers
         self._payloads = payloads
@@ -68,6 +71,7 @@ class Publisher:
         self._flight = flight
         self._on_fatal = on_fatal
         self._max_age = max_age
+        self._registration = registration
         self._giving_back = False
         self._log = structlog.get_logger("bridge.relay.publisher")
 
@@ -96,8 +100,14 @@ class Publisher:
         self._producers.purge()
 
     def _is_over(self, batch: Batch) -> bool:
-        """Tell whether nothing more of this batch may be handed to Kafka."""
-        if self._giving_back:
+        """Tell whether nothing more of this batch may be handed to Kafka.
+
+        A relay without its heartbeat session waits: others may be about to take its claims over.
+        """
+        while not (self._giving_back or self._registration.alive.wait(_ALIVE_WAIT)):
+            if time.monotonic() - batch.claimed_at > self._max_age:
+                break
+        if self._giving_back or batch.claimed_at < self._registration.registered_at:
             return True
         age = time.monotonic() - batch.claimed_at
         if age <= self._max_age:

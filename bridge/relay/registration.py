@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -67,6 +68,8 @@ class Registration:
         self._log = structlog.get_logger("bridge.relay.heartbeat")
         self._beaten = 0.0
         self.relay_id = 0
+        self.registered_at = -math.inf
+        """Monotonic time before this identity began: what was claimed earlier is others' now."""
         self.alive = threading.Event()
         self.stopping = False
 
@@ -132,6 +135,7 @@ class Registration:
             return relay_id
 
         self.relay_id = self._session.in_transaction(register)
+        self.registered_at = self._beaten
         self.alive.set()
 
     def _take_up(self) -> bool:

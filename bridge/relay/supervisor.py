@@ -7,21 +7,14 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import structlog
 
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
-from bridge.errors import DatabaseError, KafkaError, OutboxError, SchemaError
-from bridge.kafka.producer import (
-    check_reachable,
-    create_producer,
-    number,
-    producer_settings,
-)
-from bridge.kafka.topics import Topics
+from bridge.errors import DatabaseError, OutboxError, SchemaError
 from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.admission import Admission
 from bridge.relay.breakers import Breakers
@@ -30,33 +23,26 @@ from bridge.relay.flight import Flight
 from bridge.relay.maintenance import Maintenance
 from bridge.relay.notifier import Notifier
 from bridge.relay.outages import DatabaseState
-from bridge.relay.payloads import Payloads
-from bridge.relay.producers import Producers
-from bridge.relay.publisher import Publisher
+from bridge.relay.outlet import Outlet
 from bridge.relay.registration import Registration
 from bridge.relay.rescuer import Rescuer
 from bridge.relay.settlement import Settlement
 from bridge.relay.settler import Settler
 from bridge.relay.tally import RelayReport
-from bridge.relay.target import Aim
-from bridge.relay.watch import Watch
 from bridge.retry import Backoff
 from bridge.settings import service_manager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from confluent_kafka import KafkaError as ClientError
-    from confluent_kafka import Producer
-
+    from bridge.relay.publisher import Publisher
     from bridge.settings import Settings
 
 _TICK = 0.1
 _PURGE_WAIT = 1.0
 _LEAVE_WAIT = 5.0
 """Seconds beyond the drain time-out, or the second signal, that the end itself may take."""
-_KAFKA_ANSWER = 5.0
 _KAFKA_PATIENCE = 30.0
 """Seconds that a run with an end waits for Kafka to answer at all; others wait for ever."""
 
@@ -177,12 +163,17 @@ class Relay:
             for session in sessions:
                 session.open()
             self._verify_database()
-            self._producers = Producers(
-                self._create_producer,
-                self._number("batch.size"),
-                lambda error: self._fail("poll", error),
+            self._outlet = Outlet(
+                self._settings,
+                self._router,
+                self._flight,
+                session=self._payloads,
+                registration=self._registration,
+                admission=self._admission,
+                breakers=self._breakers,
+                on_failure=lambda error: self._fail("poll", error),
             )
-            if self._await_kafka(self._producers.main()):
+            if self._await_kafka():
                 self._registration.start()
                 self._notifier.ready("sending")
                 self._log.info(
@@ -206,6 +197,13 @@ class Relay:
         self._log.info("relay stopped", **self._report.as_dict())
         return self._report
 
+    def _await_kafka(self) -> bool:
+        return self._outlet.await_kafka(
+            self._stopping,
+            _KAFKA_PATIENCE if self._bounded else math.inf,
+            lambda: self._notifier.status("waiting for Kafka"),
+        )
+
     def _verify_database(self) -> None:
         """Check encoding and schema, triggers included; raises SchemaError with the next step."""
         connection = self._claims.connection
@@ -218,38 +216,7 @@ class Relay:
 
     def _work(self) -> None:
         relay = self._settings.relay
-        aim = Aim(
-            self._router,
-            self._producers,
-            self._flight,
-            fail_missing=relay.missing_topic == "fail",
-            max_bytes=self._number("message.max.bytes"),
-        )
-        payloads = Payloads(self._payloads)
-        publisher = Publisher(
-            self._producers,
-            payloads=payloads,
-            aim=aim,
-            flight=self._flight,
-            on_fatal=self._producers.end_fatal,
-            max_age=relay.lease
-            - relay.lease_margin
-            - self._settings.kafka.message_timeout_ms / 1000,
-        )
-        topics = Topics(self._producer_settings(), self._producers.main())
-        self._producers.on_main = topics.use
-        watch = Watch(
-            topics,
-            self._router,
-            producers=self._producers,
-            flight=self._flight,
-            breakers=self._breakers,
-            admission=self._admission,
-            aim=aim,
-            create_missing=relay.missing_topic == "create",
-            record_timeout=self._settings.kafka.message_timeout_ms / 1000,
-        )
-        self._admission.look_soon = watch.look_soon
+        outlet, watch = self._outlet, self._outlet.watch
         settler = Settler(
             self._settlement,
             self._flight,
@@ -263,7 +230,7 @@ class Relay:
         )
         watching = self._thread("watch", watch.run)
         claim = self._thread("claim", self._claimer.run, at_end=self._claimed_all.set)
-        publish = self._thread("publish", publisher.run)
+        publish = self._thread("publish", outlet.publisher.run)
         settle = self._thread("settle", settler.run)
         maintain = self._thread("maintain", self._maintenance.run)
         self._stages += (watching, claim, publish, settle, maintain)
@@ -274,7 +241,7 @@ class Relay:
         self._registration.leave()
         self._claimer.stop.set()
         self._await(claim)
-        drained = self._drain(publisher)
+        drained = self._drain(outlet.publisher)
         self._flight.to_publish.put(None)
         if drained:
             self._await(publish)
@@ -282,11 +249,11 @@ class Relay:
         else:
             settler.give_up.set()
         self._await(settle)
-        payloads.end()
+        outlet.payloads.end()
         watch.stop.set()
         self._await(watching)
-        self._producers.finish()
-        for thread in self._producers.threads():
+        outlet.producers.finish()
+        for thread in outlet.producers.threads():
             self._await(thread)
         self._maintenance.stop.set()
         self._await(maintain)
@@ -369,45 +336,6 @@ class Relay:
         if stage in {"publish", "poll", "settle"}:
             self.force()
         self.stop()
-
-    def _producer_settings(self) -> dict[str, Any]:
-        return producer_settings(
-            self._settings.kafka.bootstrap_servers,
-            self._settings.kafka.properties,
-            client_id=f"outbox-bridge-{self._settings.relay.name}",
-        )
-
-    def _number(self, name: str) -> int:
-        return number(self._producer_settings(), name)
-
-    def _create_producer(self, overrides: Mapping[str, Any]) -> Producer:
-        return create_producer(
-            {**self._producer_settings(), **overrides}, on_error=self._kafka_event
-        )
-
-    def _await_kafka(self, producer: Producer) -> bool:
-        """Wait until a broker answers; False when stopped meanwhile. Says so once."""
-        patience = time.monotonic() + _KAFKA_PATIENCE
-        told = False
-        while not self._stopping.is_set():
-            try:
-                check_reachable(producer, _KAFKA_ANSWER)
-            except KafkaError as error:
-                if self._bounded and time.monotonic() > patience:
-                    raise
-                if not told:
-                    self._log.warning("waiting for Kafka; nothing is claimed", reason=str(error))
-                    self._notifier.status("waiting for Kafka")
-                    told = True
-            else:
-                return True
-        return False
-
-    def _kafka_event(self, error: ClientError) -> None:
-        if error.fatal():
-            self._producers.end_fatal(error.str())
-        else:
-            self._log.debug("kafka", code=error.name(), reason=error.str())
 
     def _session(self, stage: str, opened: Callable[[Session], None] | None = None) -> Session:
         return Session(

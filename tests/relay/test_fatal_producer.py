@@ -23,10 +23,20 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
     from bridge.relay.payloads import Payloads
+    from bridge.relay.registration import Registration
 
 FENCED = KafkaError(KafkaError._FATAL, "fenced", fatal=True)
 REFUSED_AFTERWARDS = KafkaError(KafkaError._FATAL)
 PURGED = KafkaError(KafkaError._PURGE_INFLIGHT)
+
+
+class Alive:
+    """Stands in for the registration of a relay whose heart beats."""
+
+    def __init__(self) -> None:
+        self.alive = threading.Event()
+        self.alive.set()
+        self.registered_at = 0.0
 
 
 class BreakingProducer:
@@ -88,6 +98,7 @@ def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
             flight=flight,
             on_fatal=producers.end_fatal,
             max_age=1.0,
+            registration=cast("Registration", Alive()),
         ).run()
         wait_until(lambda: len(flight.unsent) == 3, "each row is reported")
         first = made[0]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Work = Batch | list[Suspect] | list[Letter]
 
 
+ALL_LANES = frozenset(range(64))
+
+
 class Flight:
     """Rows and bytes between claim and settled outcome; bounds them and passes them on.
 
@@ -49,6 +52,7 @@ class Flight:
         self._batches: dict[str, Batch] = {}
         self._lanes: Counter[int] = Counter()
         self._accounts = Accounts()
+        self._is_frozen = False
         self._changed = threading.Condition()
 
     def enter(self, batch: Batch) -> None:
@@ -87,12 +91,13 @@ class Flight:
                 self.unfetched_bytes -= batch.large_bytes
                 self._batches.pop(batch.claim_id, None)
                 self._lanes.subtract(batch.lanes)
-            if self.held_lanes:
-                self.held_lanes = frozenset(
-                    lane for lane in self.held_lanes if self._lanes[lane] > 0
-                )
+            if self.held_lanes and not self._is_frozen:
+                self._let_go()
             self._changed.notify_all()
         return finished
+
+    def _let_go(self) -> None:
+        self.held_lanes = frozenset(lane for lane in self.held_lanes if self._lanes[lane] > 0)
 
     def account(self, destination: str) -> Account:
         """Return what a destination has in flight."""
@@ -175,6 +180,16 @@ class Flight:
         if lanes:
             with self._changed:
                 self.held_lanes |= lanes
+
+    def freeze_lanes(self, *, frozen: bool) -> None:
+        """Hold all lanes whatever is in flight; or, no longer frozen, those with rows in flight."""
+        with self._changed:
+            self._is_frozen = frozen
+            if frozen:
+                self.held_lanes = ALL_LANES
+            else:
+                self._let_go()
+            self._changed.notify_all()
 
     def is_alone(self, lane: int) -> bool:
         """Tell whether a single batch in flight has rows of this lane."""

@@ -37,7 +37,7 @@ _LOOKS = 4
 """Topics looked at side by side."""
 _PATIENT_LOOK = 2.0
 """Seconds between two looks at a topic some of whose records do not move."""
-_SHORTAGE = 0.2
+_SHORTAGE = 0.3
 _LONGEST_SHORTAGE = 10.0
 """Records are taken back before they expire: this share of their time, or so many seconds."""
 
@@ -86,8 +86,7 @@ class Watch:
         self._looking: set[str] = set()
         self._question = threading.Lock()
         self._is_out = False
-        self._is_purging = False
-        self._is_retiring = False
+        self._taking_back = 0
         self._doubted: set[str] = set()
         self._wake = threading.Event()
         self._log = structlog.get_logger("bridge.relay.watch")
@@ -97,7 +96,7 @@ class Watch:
         """Watch until stopped."""
         _apart(self._ask_on)
         while not self.stop.is_set():
-            self._wake.wait(TICK)
+            self._wake.wait(TICK if not self._taking_back else TICK / 2)
             self._wake.clear()
             # Never behind a question that Kafka does not answer.
             self._take_back_before_expiry()
@@ -276,17 +275,22 @@ class Watch:
         oldest = self._flight.oldest_ordered()
         age = 0.0 if oldest is None else time.monotonic() - oldest
         if age <= self._purge_age:
-            self._is_purging = self._is_retiring = False
-            return
-        if not self._is_purging:
-            self._is_purging = True
+            if self._taking_back:
+                self._taking_back = 0
+                self._flight.freeze_lanes(frozen=False)
+        elif not self._taking_back:
+            # First nothing ordered may follow; a turn later, when the publisher has let go of the
+            # record that it had in hand, what is there is taken back.
+            self._taking_back = 1
+            self._flight.freeze_lanes(frozen=True)
             self._log.warning("records waited long for Kafka; what was not sent is taken back")
             for destination in self._flight.slow_destinations(time.monotonic() - self._stall):
                 self.on_failure(destination, "STALLED", "no record is acknowledged")
-        if age <= self._retire_age:
+        elif self._taking_back == 1:
+            self._taking_back = 2
             self._producers.purge()
-        elif not self._is_retiring:
-            self._is_retiring = True
+        elif self._taking_back == 2 and age > self._retire_age:  # noqa: PLR2004 - the third turn
+            self._taking_back = 3
             self._producers.retire()
 
 

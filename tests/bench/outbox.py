@@ -135,6 +135,17 @@ def fill_keys(connection: psycopg.Connection[Any], destination: str, rows: int, 
         )
 
 
+def fill_large(connection: psycopg.Connection[Any], destination: str, rows: int, size: int) -> None:
+    """Insert rows that are due, each with a JSON text of `size` bytes that compresses well."""
+    connection.execute(
+        "insert into app_outbox (message_key, event_type, destination, payload_json) "
+        "select 'large-' || g, 'order.created', %s, "
+        "('\"' || rpad('', %s - 2, 'delivery as agreed ' || g || ' ') || '\"')::json "
+        "from generate_series(1, %s) as g",
+        [destination, size, rows],
+    )
+
+
 def add_held(connection: psycopg.Connection[Any], destination: str, rows: int) -> None:
     """Insert a FAILED row with ordering key and `rows` more of that key, which wait behind it."""
     with _without_triggers(connection):

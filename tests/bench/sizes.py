@@ -26,6 +26,7 @@ class Sizes:
     fair_rows: int = 500_000
     held_rows: int = 200_000
     sick_rows: int = 100_000
+    large_rows: int = 2_000
 
 
 FULL = Sizes()
@@ -46,5 +47,6 @@ QUICK = Sizes(
     fair_rows=100_000,
     held_rows=20_000,
     sick_rows=20_000,
+    large_rows=200,
 )
 """Ends within five minutes on two cores; too small for figures to quote."""

@@ -89,7 +89,7 @@ def test_one_relay_prunes_while_both_send(
     assert sorted(row["outbox_id"] for row in written) == rows
     assert {row["status"] for row in written} == {"SENT"}
     first, second = relays
-    assert first.events("rows pruned")
+    first.wait_for_event("rows pruned")
     assert second.events("rows pruned") == []
     # The next in line takes over.
     first.stop()

@@ -187,6 +187,7 @@ def test_the_claims_pause_while_kafka_is_gone(
     try:
         tried = outbox.add(10, topic, prefix="tried")
         # Until it knows, it may try; then everything is back and waits.
+        relay.wait_for_event("Kafka does not answer")
         wait_until(
             lambda: (
                 {row.status for row in outbox.rows(tried)} == {"PENDING"}

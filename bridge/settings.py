@@ -182,7 +182,7 @@ class RelaySettings(_Section):
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = Field(default_factory=_default_name)
     batch_rows: Annotated[int, Field(ge=1, le=50_000)] = 1000
-    max_inflight_rows: Rows = 8000
+    max_inflight_rows: Rows = 16_000
     max_inflight_bytes: ByteSize = ByteSize(64 * 1024 * 1024)
     inline_payload_bytes: ByteSize = ByteSize(64 * 1024)
     heartbeat_interval: Seconds = 5.0

@@ -123,8 +123,10 @@ class Targets:
         not looked at this time, and keeps its cursor and its place.
         """
         self._rows = rows
-        busy = -(-rows // max(1, len(self._full)))
-        quiet = max(_QUIET_ROWS, -(-rows // max(1, len(self._order))))
+        # What gave nothing last time will hardly do now: its share is the others'.
+        away = set(self._withheld)
+        busy = -(-rows // max(1, sum(name not in away for name in self._full)))
+        quiet = max(_QUIET_ROWS, -(-rows // max(1, sum(name not in away for name in self._order))))
         self._quotas = dict.fromkeys(self._order, quiet) | dict.fromkeys(self._full, busy)
         self._looked_at, self._withheld = self._order, []
         if admit is not None:

@@ -217,7 +217,7 @@ class Watch:
             self._looked_at[destination] = now
             account = self._flight.account(destination)
             still = account.awaited > 0 and now - account.moved_at > self._stall
-            if still and not self._cluster_answers():
+            if still and not self._anything_moves(now) and not self._cluster_answers():
                 return
             topic = self._router.route(destination).topic
             state = self._topics.look(topic, LOOK_TIMEOUT)
@@ -230,6 +230,10 @@ class Watch:
                 # Leaders there are, yet nothing moves: a broker that hangs, too few replicas.
                 self._flight.put_aside(destination)
                 self.on_failure(destination, "STALLED", "no record is acknowledged")
+
+    def _anything_moves(self, now: float) -> bool:
+        """Tell whether any records were reported lately: then the cluster is there."""
+        return any(now - one.moved_at < self._stall for _, one in self._flight.accounts())
 
     def _answers(self) -> bool:
         return self._topics.cluster_answers(_PROBE_TIMEOUT)

@@ -59,9 +59,9 @@ def test_message_timeout_must_be_a_number() -> None:
 
 
 def test_batch_and_inline_payload_must_fit_into_what_may_be_in_flight() -> None:
-    (problem,) = problems(relay={"batch_rows": 8001})
-    assert "relay.batch_rows = 8001" in problem
-    assert "relay.max_inflight_rows = 8000 (the default)" in problem
+    (problem,) = problems(relay={"batch_rows": 16001})
+    assert "relay.batch_rows = 16001" in problem
+    assert "relay.max_inflight_rows = 16000 (the default)" in problem
     (problem,) = problems(relay={"inline_payload_bytes": "65MiB"})
     assert "relay.max_inflight_bytes = 67108864" in problem
 
@@ -72,7 +72,7 @@ def test_retry_base_must_not_exceed_the_cap() -> None:
 
 
 def test_every_contradiction_is_named_at_once() -> None:
-    lines = problems(relay={"lease": 6, "batch_rows": 9000}, retry={"base": "2h"})
+    lines = problems(relay={"lease": 6, "batch_rows": 17_000}, retry={"base": "2h"})
     assert len(lines) == 4
 
 

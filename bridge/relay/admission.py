@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 _SHARE = 0.5
 """Share of all rows in flight that one destination may have: the rest is for the others."""
 
+_WORTH_A_CLAIM = 1 / 8
+"""Share of what a destination may have in flight below which nothing is claimed yet.
+
+Claims cost the database by the statement: many small ones would halve the pace of a backlog.
+"""
+
 
 class Admission:
     """Joins what limits a destination: its breaker, and its share of what is in flight.
@@ -53,7 +59,7 @@ class Admission:
                 continue
             account = self._flight.account(name)
             free = allowed - account.rows + account.set_aside
-            if free > 0:
+            if free >= max(1, int(allowed * _WORTH_A_CLAIM)):
                 found[name] = free
             else:
                 self.is_full = True

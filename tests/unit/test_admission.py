@@ -26,12 +26,23 @@ def made(rows: int = 8000, *proven: str) -> tuple[Admission, Flight, Breakers]:
 def test_one_destination_may_have_half_of_what_is_in_flight() -> None:
     admission, flight, _ = made(8000, "a", "b")
     assert admission.limits(["a", "b"]) == {"a": 4000, "b": 4000}
-    flight.enter(batch("1", "a", 3900))
-    assert admission.limits(["a", "b"]) == {"a": 100, "b": 4000}
-    flight.enter(batch("2", "a", 100))
+    flight.enter(batch("1", "a", 3500))
+    assert admission.limits(["a", "b"]) == {"a": 500, "b": 4000}
+    flight.enter(batch("2", "a", 1))
     admission.begin()
     assert admission.limits(["a", "b"]) == {"b": 4000}
     assert admission.is_full
+
+
+def test_a_single_row_in_flight_is_enough_to_try_a_destination_out() -> None:
+    admission, flight, breakers = made(8000, "a")
+    breakers.trip("a", "no leader")
+    breakers.find("a")
+    breakers._breakers["a"].next_try = 0.0
+    breakers.close("a")
+    assert admission.limits(["a"]) == {"a": 1}
+    flight.enter(batch("1", "a", 1))
+    assert admission.limits(["a"]) == {}
 
 
 def test_a_destination_without_any_acknowledgement_has_few_in_flight() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from bridge.relay.batch import Batch
 
@@ -84,9 +84,7 @@ class Accounts:
             account.set_aside = rows
 
 
-def by_destination(
-    batches: Counter[Batch], items: Sequence[tuple[int, Batch]] | Collection[tuple[int, Batch]]
-) -> Counter[str]:
+def by_destination(batches: Counter[Batch], items: Collection[tuple[int, Batch]]) -> Counter[str]:
     """Count rows by destination; `items` are looked at only for batches of several."""
     found: Counter[str] = Counter()
     mixed = False

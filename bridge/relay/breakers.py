@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -129,10 +129,7 @@ class Breakers:
     def find(self, destination: str) -> Breaker:
         """Return the breaker of a destination; a copy of no use for changing it."""
         with self._lock:
-            found = self._breakers.get(destination) or Breaker()
-            return Breaker(
-                found.state, found.proven, found.reason, found.since, found.wait, found.next_try
-            )
+            return replace(self._breakers.get(destination) or Breaker())
 
     def failing(self) -> dict[str, str]:
         """Return the destinations that fail now, with the reason of each."""

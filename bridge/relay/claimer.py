@@ -20,6 +20,7 @@ from bridge.relay.holds import Holds
 from bridge.relay.lanes import Lanes
 from bridge.relay.ordered import OrderedClaims
 from bridge.relay.orphans import Orphans
+from bridge.relay.recent import Recent
 from bridge.relay.shares import Shares
 from bridge.relay.targets import Targets
 
@@ -34,10 +35,8 @@ _WAIT_FOR_ROOM = 0.2
 _SKIP_SECONDS = 5.0
 """How long claims avoid waiting for locked rows after one made them wait."""
 _REFUSED_WAIT = 1.0
-_REMEMBER = 10.0
-"""Seconds for which a destination is looked at after its last row was seen."""
-_MOST_REMEMBERED = 50
-"""Destinations without rows that are looked at all the same: each costs a look into the index."""
+_MOST_QUIET = 50
+"""Destinations without rows that are looked at all the same."""
 _RETURN_INTERVAL = 30.0
 """Seconds between two looks for own claims whose answer was lost with a connection."""
 _BACKLOG_SEARCH = 0.25
@@ -97,7 +96,7 @@ class Claimer:
             take_all=run.once,
         )
         self._destinations: list[str] = []
-        self._last_seen: dict[str, float] = {}
+        self._recent = Recent(_MOST_QUIET)
         self._next_return = time.monotonic() + _RETURN_INTERVAL
         self._walk_wanted = False
         self._next_search = 0.0
@@ -286,7 +285,7 @@ class Claimer:
             return
         found = self._session.rows("find_destinations")[0]
         destinations, ordered, self.holds.any, self._ordered.has_suspects = found
-        self._destinations = self._remembered(destinations, started)
+        self._destinations = self._recent.remember(destinations, started)
         self._ordered.found(ordered, started)
         self._admit()
         took = time.monotonic() - started
@@ -298,19 +297,6 @@ class Claimer:
         """Look at the destinations that no switch closes from now on."""
         self._targets.replace(self._shares.open(self._destinations))
         self._ordered.admit()
-
-    def _remembered(self, found: list[str], now: float) -> list[str]:
-        """Return what was found, and what had rows lately: its next row must not wait for a search.
-
-        A busy destination's queue is empty most of the time.
-        """
-        self._last_seen.update(dict.fromkeys(found, now))
-        if len(self._last_seen) > len(found):
-            recent = {name: at for name, at in self._last_seen.items() if at > now - _REMEMBER}
-            quiet = sorted(recent.keys() - set(found), key=lambda name: -recent[name])
-            self._last_seen = recent
-            return found + quiet[:_MOST_REMEMBERED]
-        return found
 
     def _look(self, rows: int) -> int:
         """Claim once from the destinations; the number of entries taken, stale ones included."""

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from bridge.relay.accounts import Account, Accounts, by_destination
+from bridge.relay.lanes import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     Work = Batch | list[Suspect] | list[Letter]
 
 
-ALL_LANES = frozenset(range(64))
+ALL_LANES = frozenset(range(LANES))
 
 
 class Flight:

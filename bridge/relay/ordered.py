@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.database.arrays import array
 from bridge.relay.claim import new_claim_id, without_stale
 from bridge.relay.pairs import Pairs
+from bridge.relay.recent import Recent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from bridge.relay.shares import Shares
 
 _LONGEST_REACH = 1024
+_MOST_QUIET = 16
+"""Destinations without rows that are looked at all the same, in each lane."""
 _ALONE_INTERVAL = 0.05
 """Seconds between two looks for a row to be claimed alone, where the last look found none."""
 
@@ -55,6 +58,7 @@ class OrderedClaims:
         self._shares = shares
         self._take_all = take_all
         self._pairs = Pairs()
+        self._recent = Recent(_MOST_QUIET)
         self._found: list[str] = []
         self._open: list[str] = []
         self._first_lane = 0
@@ -71,9 +75,8 @@ class OrderedClaims:
         return self._found
 
     def found(self, destinations: Sequence[str], now: float) -> None:
-        """Take what a search at `now` found."""
-        self._found = self._pairs.remember(destinations, now)
-        self.admit()
+        """Take what a search at `now` found; `admit` decides which of it is looked at."""
+        self._found = self._recent.remember(destinations, now)
 
     def admit(self) -> None:
         """Look at the destinations that no switch closes from now on."""

@@ -9,6 +9,7 @@ from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from uuid import UUID
 
     from bridge.database.session import Session
     from bridge.relay.registration import Registration
@@ -42,11 +43,17 @@ class Orphans:
             "find_claims", {"relay_id": relay_id, "stuck_seconds": 0}
         ):
             if str(claim_id) not in known:
-                self._session.rows(
-                    "rescue_claim",
-                    {
-                        "claim_id": claim_id,
-                        "error_code": ErrorCode.STUCK_PROCESSING,
-                        "error_message": RESCUED_MESSAGE,
-                    },
-                )
+                take_claim_back(self._session, claim_id)
+
+
+def take_claim_back(session: Session, claim_id: UUID | str) -> int:
+    """Make the rows of a claim PENDING again, uncharged; returns how many came back."""
+    back: int = session.rows(
+        "rescue_claim",
+        {
+            "claim_id": claim_id,
+            "error_code": ErrorCode.STUCK_PROCESSING,
+            "error_message": RESCUED_MESSAGE,
+        },
+    )[0][0]
+    return back

@@ -10,10 +10,6 @@ if TYPE_CHECKING:
 MOST_PAIRS = 1024
 """Pairs of destination and lane that one claim looks at: each costs a look into the index."""
 
-_REMEMBER = 10.0
-"""Seconds for which an ordered destination is looked at after its last row was seen."""
-_MOST_REMEMBERED = 16
-
 
 class Pairs:
     """Ordered destinations in turn, as many at a time as the number of lanes allows.
@@ -23,17 +19,8 @@ class Pairs:
     """
 
     def __init__(self) -> None:
-        self._last_seen: dict[str, float] = {}
         self._full: list[str] = []
         self._first = 0
-
-    def remember(self, found: Sequence[str], now: float) -> list[str]:
-        """Return the destinations found by a search at `now`, and those that had rows lately."""
-        self._last_seen.update(dict.fromkeys(found, now))
-        recent = {name: at for name, at in self._last_seen.items() if at > now - _REMEMBER}
-        quiet = sorted(recent.keys() - set(found), key=lambda name: -recent[name])
-        self._last_seen = recent
-        return [*found, *quiet[:_MOST_REMEMBERED]]
 
     def rounds(self, destinations: Sequence[str], lanes: int) -> Iterator[list[str]]:
         """Yield every destination once, in lists of as many as one claim may look at.

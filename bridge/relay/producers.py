@@ -38,8 +38,9 @@ class Producers:
     """Makes producers when they are first needed, replaces one that ended, serves all reports.
 
     `create(overrides)` starts a producer. A topic's records always go by the same one, or else two
-    producers could swap them: `for_limit` answers by the topic's limit alone. Thread-safe; delivery
-    callbacks run in the thread of their producer.
+    producers could swap them: `for_limit` answers by the topic's limit alone. `on_failure`
+    hears of an error that ends the thread of a producer. Thread-safe; delivery callbacks run in the
+    thread of their producer.
     """
 
     def __init__(
@@ -52,7 +53,6 @@ class Producers:
         self._on_failure = on_failure
         self._batch_bytes = batch_bytes
         self._lines: dict[str, _Line] = {}
-        self._ending: list[_Line] = []
         self._lock = threading.Lock()
         self._done = threading.Event()
         self.on_main: Callable[[Producer], None] = lambda _: None

@@ -16,7 +16,7 @@ from bridge.encoding.sizes import record_size
 from bridge.kafka.failures import FailureClass, classify
 from bridge.kafka.producer import error_name
 from bridge.lifecycle import ErrorCode
-from bridge.message import Record
+from bridge.message import Record, payload_of
 from bridge.relay.batch import Ack, Batch, Fault, Letter, Refusal, Suspect, Unsent
 from bridge.relay.target import NOWHERE, Target
 from bridge.routing import KeyChoice
@@ -277,7 +277,7 @@ class Publisher:
                 except CannotEncode:
                     self._give_bytes(size)
                     raise
-                value = fetched[8] if fetched[8] is not None else fetched[9]
+                value = payload_of(fetched)
                 if record_size(key, value, headers) > target.max_bytes:
                     fetched = fetched._replace(lane=row[12])
                     self._publish_doubtful(fetched, batch, target, earlier, size)
@@ -293,7 +293,7 @@ class Publisher:
         outbox_id, batch = suspect
         row = None if self._is_over(batch) else self._payloads.fetch(outbox_id, batch.claim_id)
         if row is not None:
-            size = len(row[8] or row[9] or b"")
+            size = len(payload_of(row) or b"")
             if self._reserve(size, batch):
                 target = self._aim.at(row[1], batch)
                 self._send_alone(row, batch, target, size)
@@ -301,7 +301,7 @@ class Publisher:
         self._flight.unsent.append(Unsent(outbox_id, batch))
 
     def _send_alone(self, row: ClaimedRow, batch: Batch, target: Target, reserved: int) -> None:
-        value = row[8] if row[8] is not None else row[9]
+        value = payload_of(row)
         try:
             headers = record_headers(row)
         except CannotEncode as error:
@@ -346,7 +346,7 @@ class Publisher:
         outbox_id, code, reason, batch = letter
         faults, unsent = self._flight.faults, self._flight.unsent
         row = None if self._is_over(batch) else self._payloads.fetch(outbox_id, batch.claim_id)
-        if row is None or not self._reserve(size := len(row[8] or row[9] or b""), batch):
+        if row is None or not self._reserve(size := len(payload_of(row) or b""), batch):
             unsent.append(Unsent(outbox_id, batch, handed=True))
             return
         target = self._aim.at(row[1], batch)
@@ -364,7 +364,7 @@ class Publisher:
         headers = dead_letter_headers(
             row, code=code, reason=reason, topic=target.topic, failed_at=datetime.now(UTC)
         )
-        value = row[8] if row[8] is not None else row[9]
+        value = payload_of(row)
         record = Record(target.dead_letter or "", _record_key(row, target.key), value, headers)
         self._produce_reported(self._producers.lone(), record, buried)
 

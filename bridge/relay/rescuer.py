@@ -10,7 +10,8 @@ import structlog
 
 from bridge.database.arrays import array
 from bridge.database.template import advisory_class
-from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
+from bridge.lifecycle import ErrorCode
+from bridge.relay.orphans import take_claim_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,12 +125,4 @@ class Rescuer:
                 outbox_id=outbox_id,
                 destination=destination,
             )
-        back: int = self._session.rows(
-            "rescue_claim",
-            {
-                "claim_id": claim_id,
-                "error_code": ErrorCode.STUCK_PROCESSING,
-                "error_message": RESCUED_MESSAGE,
-            },
-        )[0][0]
-        return back
+        return take_claim_back(self._session, claim_id)

@@ -143,10 +143,9 @@ class Settler:
     def _settle_acks(self, acks: Sequence[Ack]) -> None:
         held: Sequence[Ack] = ()
         claims_deleted = True
+        pairs = [(ack[0], ack[3]) for ack in acks]
         try:
-            settled = self._settlement.mark_sent(
-                acks, finished_batches([(ack[0], ack[3]) for ack in acks])
-            )
+            settled = self._settlement.mark_sent(acks, finished_batches(pairs))
         except BUSY:
             settled, held = self._settlement.mark_free_sent(acks)
             claims_deleted = False
@@ -157,9 +156,10 @@ class Settler:
         if held:
             # Somebody's open transaction: the others are written, these wait for it.
             self._hold().acks += held
+            pairs = [(ack[0], ack[3]) for ack in written]
         self._report.sent += settled
         self._lost(lost)
-        self._leave([(ack[0], ack[3]) for ack in written], claims_deleted=claims_deleted)
+        self._leave(pairs, claims_deleted=claims_deleted)
 
     def _settle_failures(self, failures: Sequence[Failure]) -> None:
         result = self._settlement.mark_failed(failures)

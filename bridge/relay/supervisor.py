@@ -15,13 +15,13 @@ import structlog
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
 from bridge.errors import DatabaseError, OutboxError, SchemaError
-from bridge.lifecycle import RESCUED_MESSAGE, ErrorCode
 from bridge.relay.admission import Admission
 from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
 from bridge.relay.flight import Flight
 from bridge.relay.maintenance import Maintenance
 from bridge.relay.notifier import Notifier
+from bridge.relay.orphans import take_claim_back
 from bridge.relay.outages import DatabaseState
 from bridge.relay.outlet import Outlet
 from bridge.relay.registration import Registration
@@ -297,14 +297,7 @@ class Relay:
         rescued = 0
         try:
             for batch in self._flight.batches():
-                rescued += self._settles.rows(
-                    "rescue_claim",
-                    {
-                        "claim_id": batch.claim_id,
-                        "error_code": ErrorCode.STUCK_PROCESSING,
-                        "error_message": RESCUED_MESSAGE,
-                    },
-                )[0][0]
+                rescued += take_claim_back(self._settles, batch.claim_id)
         except (DatabaseError, psycopg.Error) as error:
             self._log.warning("claims are left to be rescued by others", reason=str(error))
         self._log.warning("stopped before everything was acknowledged", given_back=rescued)

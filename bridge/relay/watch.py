@@ -144,7 +144,6 @@ class Watch:
     def on_doubt(self, destination: str) -> None:
         """Hear of a batch that was refused for a record in it: the topic's limit may be new."""
         self._doubted.add(destination)
-        self._wake.set()
 
     def _reread_limits(self) -> None:
         while self._doubted:

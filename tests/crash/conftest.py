@@ -1,16 +1,20 @@
-"""Three Kafka nodes behind proxies and a PostgreSQL of their own, for tests that break them."""
+"""Servers for tests that break them: three Kafka nodes and a PostgreSQL, or a single broker."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridge.local.broker import describe_choice
+from bridge.local.kafka import LocalKafka
 from tests.crash.chaos.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.fixtures.relays import RelayProcess, StartRelayFunction
 
 
 @pytest.fixture(scope="module")
@@ -23,3 +27,29 @@ def stage(
         pytest.skip(f"needs a real Kafka and this run has the {describe_choice('auto')}")
     with Stage(tmp_path_factory.mktemp("stage")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def broker(uses_real_kafka: bool) -> Iterator[LocalKafka]:  # noqa: FBT001 - a fixture's name
+    """A broker that the tests of a module freeze, stop and kill; each leaves it running."""
+    if not uses_real_kafka:
+        pytest.skip("needs a real Kafka that can be suspended")
+    with LocalKafka(heap="256m") as local:
+        yield local
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic for this test alone; the broker creates it on first use."""
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def start(broker: LocalKafka, start_relay: StartRelayFunction) -> StartRelayFunction:
+    """Start relays that use this module's broker."""
+    place = {"OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+
+    def started(*args: str, wait: bool = True, **settings: Any) -> RelayProcess:
+        return start_relay(*args, wait=wait, env=place, **settings)
+
+    return started

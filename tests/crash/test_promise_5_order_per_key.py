@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import uuid
 from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from bridge.local.kafka import LocalKafka
 from tests.fixtures.kafka import read_topic
 from tests.fixtures.postgres import on_one_server
 from tests.fixtures.relays import FAST_LEASE, PATIENCE
@@ -25,8 +23,9 @@ from tests.fixtures.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from bridge.local.kafka import LocalKafka
     from tests.fixtures.kafka import ReceivedRecord
-    from tests.fixtures.relays import Outbox, RelayProcess, StartRelayFunction
+    from tests.fixtures.relays import Outbox, StartRelayFunction
 
 # What is slow to repeat; the claims themselves are tested on each server in tests/claims.
 pytestmark = [on_one_server, pytest.mark.timeout(240)]
@@ -38,32 +37,6 @@ INSERT = (
 )
 SMALL: dict[str, Any] = {"relay_batch_rows": 40, "relay_settle_interval": 0.1}
 """Many small claims, settled late: much is in flight at any moment."""
-
-
-@pytest.fixture(scope="module")
-def broker(uses_real_kafka: bool) -> Iterator[LocalKafka]:  # noqa: FBT001 - a fixture's name
-    """A broker that the tests of this module freeze and kill; each leaves it running."""
-    if not uses_real_kafka:
-        pytest.skip("needs a real Kafka that can be suspended")
-    with LocalKafka(heap="256m") as local:
-        yield local
-
-
-@pytest.fixture
-def topic() -> str:
-    """A topic for this test alone; the broker creates it on first use."""
-    return f"orders-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def start(broker: LocalKafka, start_relay: StartRelayFunction) -> StartRelayFunction:
-    """Start relays that use this module's broker."""
-    place = {"OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
-
-    def started(*args: str, wait: bool = True, **settings: Any) -> RelayProcess:
-        return start_relay(*args, wait=wait, env=place, **settings)
-
-    return started
 
 
 @contextmanager

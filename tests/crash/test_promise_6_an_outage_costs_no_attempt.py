@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from bridge.local.kafka import LocalKafka
 from tests.crash.chaos.watch import Watch
 from tests.fixtures.kafka import read_topic
 from tests.fixtures.postgres import on_one_server
@@ -33,6 +31,7 @@ from tests.fixtures.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bridge.local.kafka import LocalKafka
     from tests.fixtures.relays import RelayProcess, Row, StartRelayFunction
 
 # The subject is Kafka; PostgreSQL's version makes no difference to it.
@@ -58,32 +57,6 @@ INSERT = (
     "insert into app_outbox (message_key, event_type, destination, payload_json, ordering_key) "
     "values (%s, 'order.created', %s, '{}', %s)"
 )
-
-
-@pytest.fixture(scope="module")
-def broker(uses_real_kafka: bool) -> Iterator[LocalKafka]:  # noqa: FBT001 - a fixture's name
-    """A broker that the tests of this module freeze and stop; each leaves it running."""
-    if not uses_real_kafka:
-        pytest.skip("needs a real Kafka that can be suspended")
-    with LocalKafka(heap="256m") as local:
-        yield local
-
-
-@pytest.fixture
-def topic() -> str:
-    """A topic for this test alone; the broker creates it on first use."""
-    return f"orders-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def start(broker: LocalKafka, start_relay: StartRelayFunction) -> StartRelayFunction:
-    """Start relays that use this module's broker."""
-    place = {"OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
-
-    def started(*args: str, wait: bool = True, **settings: Any) -> RelayProcess:
-        return start_relay(*args, wait=wait, env=place, **settings)
-
-    return started
 
 
 @contextmanager

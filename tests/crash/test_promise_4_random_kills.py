@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,9 @@ def test_kills_at_random_points_lose_nothing_and_duplicate_only_what_was_in_flig
         return start_relay(wait=False, **settings)
 
     def kill(relay: RelayProcess) -> None:
-        relay.process.kill()
-        wait_until(lambda: not outbox.sessions(relay.name), "its sessions are gone", PATIENCE)
+        # Halted first: what it had in flight is looked at before another relay can take it over.
+        relay.process.send(signal.SIGSTOP)
+        outbox.wait_at_rest(relay.name)
         in_flight.update(
             row[0]
             for row in outbox.query(
@@ -78,6 +80,8 @@ def test_kills_at_random_points_lose_nothing_and_duplicate_only_what_was_in_flig
                 relay.name,
             )
         )
+        relay.process.kill()
+        wait_until(lambda: not outbox.sessions(relay.name), "its sessions are gone", PATIENCE)
 
     threads = [
         threading.Thread(target=write, args=(writer,), daemon=True) for writer in range(WRITERS)

@@ -46,8 +46,10 @@ class Fault:
 
 def kill_relay(scene: Scene) -> None:
     victim = scene.draw.choice(scene.stage.relays)
-    scene.stage.kill(victim)
+    # Halted first: what it had in flight is looked at before another relay can take it over.
+    scene.stage.halt(victim)
     scene.watch.note(victim.name)
+    scene.stage.kill(victim)
 
 
 def kill_every_relay(scene: Scene) -> None:

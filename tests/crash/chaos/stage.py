@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -175,6 +176,11 @@ class Stage:
         relay.process.kill()
         self.relays.remove(relay)
         wait_until(lambda: not self.outbox.sessions(relay.name), "its sessions are gone", PATIENCE)
+
+    def halt(self, relay: RelayProcess) -> None:
+        """SIGSTOP one relay and wait until the database has finished what it had asked for."""
+        relay.process.send(signal.SIGSTOP)
+        self.outbox.wait_at_rest(relay.name)
 
     def bury_the_fallen(self) -> list[str]:
         """Take note of relays that ended by themselves, which none may; returns why."""

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from bridge.local.kafka import LocalKafka
@@ -26,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.fixtures.kafka import KafkaBroker
     from tests.fixtures.relays import Outbox, StartRelayFunction
+
+_Kind = TypeVar("_Kind", AclBinding, AclBindingFilter)
 
 # What an ACL forbids does not depend on PostgreSQL's version.
 pytestmark = on_one_server
@@ -44,6 +40,18 @@ def guarded(kafka: KafkaBroker) -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
+def denied(kind: type[_Kind], topic: str, operation: AclOperation) -> _Kind:
+    return kind(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        operation,
+        AclPermissionType.DENY,
+    )
+
+
 @pytest.mark.parametrize("operation", [AclOperation.WRITE, AclOperation.DESCRIBE])
 def test_a_forbidden_topic_waits_and_others_flow(
     outbox: Outbox, start_relay: StartRelayFunction, guarded: str, operation: AclOperation
@@ -54,9 +62,7 @@ def test_a_forbidden_topic_waits_and_others_flow(
     topics = [NewTopic(topic, num_partitions=2) for topic in (forbidden, free)]
     for future in admin.create_topics(topics).values():
         future.result(30)
-    name = (ResourceType.TOPIC, forbidden, ResourcePatternType.LITERAL)
-    who = ("User:ANONYMOUS", "*", operation, AclPermissionType.DENY)
-    for done in admin.create_acls([AclBinding(*name, *who)]).values():
+    for done in admin.create_acls([denied(AclBinding, forbidden, operation)]).values():
         done.result(30)
     waiting = outbox.add(5, forbidden, prefix="w")
     relay = start_relay(kafka_bootstrap_servers=guarded, retry_base=0.5, retry_cap=1)
@@ -67,7 +73,7 @@ def test_a_forbidden_topic_waits_and_others_flow(
     # The answer came from the cluster, so what was in flight was charged; the rest only waits.
     assert {row.status for row in outbox.rows(waiting)} <= {"PENDING", "PROCESSING"}
 
-    for removed in admin.delete_acls([AclBindingFilter(*name, *who)]).values():
+    for removed in admin.delete_acls([denied(AclBindingFilter, forbidden, operation)]).values():
         removed.result(30)
     for row in outbox.wait_for("SENT", waiting):
         assert row.retry_count <= 1

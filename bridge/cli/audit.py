@@ -171,6 +171,7 @@ def verify(
                 "entries": report.entries,
                 "first_position": report.first_position,
                 "head": str(report.head),
+                "passed_known_head": report.passed_known_head if known is not None else None,
                 "flaw_count": report.flaw_count,
                 "flaws": [flaw._asdict() for flaw in report.flaws],
             }
@@ -186,6 +187,8 @@ def verify(
                 ["position", "entry", "what"],
                 [[flaw.position, flaw.audit_id, flaw.what] for flaw in report.flaws],
             )
+        if known is not None and report.holds and not report.passed_known_head:
+            output.note(f"the noted head {known.position} was pruned and could not be compared")
         if report.flaw_count > len(report.flaws):
             output.note(f"{report.flaw_count - len(report.flaws)} more are not shown")
     if not report.holds:

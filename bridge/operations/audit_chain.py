@@ -113,7 +113,8 @@ class _Walk:
         self._flaws: list[Flaw] = []
         self._flaw_count = 0
         self._entries = 0
-        self._passed = False
+        # Before the first link every chain is the same.
+        self._passed = known_head == Head(0, GENESIS)
         self._last = Head(0, GENESIS)
 
     def report(self, on_progress: Callable[[int], None]) -> ChainReport:

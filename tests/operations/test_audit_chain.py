@@ -312,4 +312,4 @@ def test_entries_are_found_by_every_filter(conn: Conn, acted: list[int]) -> None
         ([1], {"request_id": "request-1"}),
         ([5, 4, 3, 2, 1], {"changed_by": conn.info.user}),
     ):
-        assert [entry.audit_id for entry in list_audit(conn, **filters)] == found  # type: ignore[arg-type]  # each filter has its own type
+        assert [entry.audit_id for entry in list_audit(conn, **filters)] == found

@@ -228,6 +228,13 @@ class RetentionSettings(_Section):
     batch_rows: Annotated[int, Field(ge=1, le=10_000)] = 1000
 
 
+class AuditSettings(_Section):
+    """What the audit keeps of operator actions."""
+
+    payload: Literal["hash", "full"] = "hash"
+    """Of a payload that `edit` replaces: its SHA-256, or all of it beside that."""
+
+
 class RouteSettings(_Section):
     """Where a destination (or a shell-style pattern of them) goes, and what the record key is."""
 
@@ -272,6 +279,7 @@ class Settings(BaseSettings):
     relay: RelaySettings = Field(default_factory=RelaySettings)
     retry: RetrySettings = Field(default_factory=RetrySettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
     routes: tuple[RouteSettings, ...] = ()
     log: LogSettings = Field(default_factory=LogSettings)
     local: LocalSettings = Field(default_factory=LocalSettings)

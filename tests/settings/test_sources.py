@@ -197,6 +197,7 @@ def test_every_field_can_be_set_by_its_variable(monkeypatch: pytest.MonkeyPatch)
         "format": "json",
         "failed": "keep",
         "audit": "keep",
+        "payload": "full",
         "archive": "file",
         "missing_topic": "create",
     }

@@ -1,7 +1,8 @@
 """Fills psql variables into the SQL files, so that the same files run in psql as they are.
 
 `:"schema"` becomes the quoted schema, `:'wake_channel'` and `:'wake_class'` the constants of that
-schema, and in queries every other `:'name'` a psycopg parameter `%(name)s`.
+schema (in migrations `:'relay_class'` too), and in queries every other `:'name'` a psycopg parameter
+`%(name)s`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def _literal(text: str) -> str:
 
 def render_script(text: str, schema: str) -> str:
     """Fill a migration script; an unknown variable raises `KeyError` with its name."""
-    constants = _constants(schema)
+    relay_class = _literal(str(advisory_class("relay", schema)))
+    constants = {**_constants(schema), "relay_class": relay_class}
     identifier = _identifier(schema)
 
     def fill(match: re.Match[str]) -> str:

@@ -1,5 +1,6 @@
--- Replaces the counters' increments by one row for each destination, status and minute;
--- minutes older than a day by one for each day.
+-- Replaces the counters' increments by one row for each destination, status and minute, and minutes
+-- older than a day by one for each day. What entered a status and what left it stay apart, so that
+-- pruning and replays do not lessen what was sent in a minute.
 -- Locks: the increments it replaces (the caller holds the lock of the duty).
 with old_rows as (
     delete from :"schema".app_outbox_counter
@@ -19,4 +20,4 @@ select
         else date_trunc('day', counted_at)
     end
 from old_rows
-group by 1, 2, 4
+group by 1, 2, 4, delta > 0

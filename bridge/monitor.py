@@ -66,8 +66,8 @@ class RelayState(StrEnum):
 class RelayView:
     """One registered relay; times by the database's clock.
 
-    `has_session` is None where nobody can tell: behind a transaction pooler, on a standby. `failing`
-    are the destinations whose circuit breaker it has open, with the reason of each.
+    `has_session` is None where nobody can tell: behind a transaction pooler, on a standby.
+    `failing` are the destinations whose circuit breaker it has open, with the reason of each.
     """
 
     relay_id: int
@@ -139,9 +139,9 @@ def snapshot(conn: psycopg.Connection[Any], schema: str = "public") -> Backlog:
     """Take the backlog of one moment.
 
     `conn` must have no transaction open; it is left without one. The statements run in one
-    REPEATABLE READ transaction and read the monitoring views, whose counts are exact: the triggers and
-    the relay keep what they sum up in the very transaction that changes the row. Raises psycopg's
-    errors.
+    REPEATABLE READ transaction and read the monitoring views, whose counts are exact: the triggers
+    and the relay keep what they sum up in the very transaction that changes the row. Raises
+    psycopg's errors.
     """
     destinations: dict[str, DestinationBacklog] = {}
     with one_snapshot(conn), conn.cursor(row_factory=tuple_row) as cursor:

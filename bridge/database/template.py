@@ -1,8 +1,8 @@
 """Fills psql variables into the SQL files, so that the same files run in psql as they are.
 
 `:"schema"` becomes the quoted schema, `:'wake_channel'` and `:'wake_class'` the constants of that
-schema (in migrations `:'relay_class'` too), and in queries every other `:'name'` a psycopg parameter
-`%(name)s`.
+schema (in migrations `:'relay_class'` too), and in queries every other `:'name'` a psycopg
+parameter `%(name)s`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _LONGEST_WAIT = 0.5
 _SHORTEST_ANSWER = 5.0
 _MOST_FAILING = 100
 _LONGEST_REASON = 200
-"""Failing destinations told with the heartbeat, and characters of each reason: the row stays small."""
+"""Failing destinations, and characters of a reason, told with the heartbeat: the row stays small."""
 
 
 class Registration:
@@ -55,6 +55,7 @@ class Registration:
         url: str | None,
         on_failure: Callable[[str, BaseException], None] | None = None,
         observer: SessionObserver | None = None,
+        *,
         failing: Callable[[], dict[str, str]] = dict,
     ) -> None:
         self._settings = settings

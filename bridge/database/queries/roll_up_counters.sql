@@ -12,12 +12,19 @@ with old_rows as (
 
 insert into :"schema".app_outbox_counter (destination, status, delta, counted_at)
 select
-    destination,
-    status,
-    sum(delta),
-    case
-        when counted_at >= now() - interval '1 day' then date_trunc('minute', counted_at)
-        else date_trunc('day', counted_at)
-    end
-from old_rows
-group by 1, 2, 4, delta > 0
+    o.destination,
+    o.status,
+    sum(o.delta),
+    o.counted_at
+from (
+    select
+        old_rows.destination,
+        old_rows.status,
+        old_rows.delta,
+        case
+            when old_rows.counted_at >= now() - interval '1 day' then date_trunc('minute', old_rows.counted_at)
+            else date_trunc('day', old_rows.counted_at)
+        end as counted_at
+    from old_rows
+) as o
+group by o.destination, o.status, o.counted_at, sign(o.delta)

@@ -13,7 +13,7 @@ alter table :"schema".app_outbox_relay add column failing jsonb not null default
 create view :"schema".outbox_unsent as
 select
     candidate.outbox_id,
-    o.destination collate "C" as destination,
+    o.destination,
     o.event_type,
     o.message_key,
     o.ordering_key,
@@ -53,7 +53,8 @@ from (
 cross join
     lateral (
         select
-            r.destination,
+            -- As in the side tables, so that they can be put together.
+            r.destination collate "C" as destination, -- noqa: RF03
             r.event_type,
             r.message_key,
             r.ordering_key,
@@ -257,7 +258,7 @@ from (
 
 create view :"schema".outbox_breakers as
 select
-    b.destination collate "C" as destination,
+    b.destination,
     r.relay_id,
     r.relay_name,
     b.reason,
@@ -337,7 +338,8 @@ left join
         from :"schema".app_outbox as r
         where r.outbox_id = h.outbox_id
         offset 0
-    ) as o on true;
+    ) as o
+    on true;
 
 create view :"schema".outbox_throughput_by_destination as
 select
@@ -355,11 +357,12 @@ select
     coalesce(done.sent, 0)::bigint as sent,
     coalesce(failed.messages, 0)::bigint as failed,
     coalesce(done.cancelled, 0)::bigint as cancelled
-from generate_series(
-    date_trunc('minute', statement_timestamp()) - interval '59 minutes',
-    date_trunc('minute', statement_timestamp()),
-    interval '1 minute'
-) as m (minute)
+from
+    generate_series(
+        date_trunc('minute', statement_timestamp()) - interval '59 minutes',
+        date_trunc('minute', statement_timestamp()),
+        interval '1 minute'
+    ) as m (minute)
 left join (
     select
         t.minute,

@@ -47,6 +47,10 @@ _COMMANDS: dict[str, _Entry] = {
     "health": _Entry(
         "bridge.cli.health:health", "Check database, schema, Kafka and relays.", _LOOK
     ),
+    "doctor": _Entry(
+        "bridge.cli.doctor:doctor", "Look for what is wrong, and say what to do.", _LOOK
+    ),
+    "top": _Entry("bridge.cli.top:top", "Watch the outbox live in the terminal.", _LOOK),
     "pause": _Entry("bridge.cli.control:pause", "Stop sending to one or all destinations.", _STEER),
     "resume": _Entry("bridge.cli.control:resume", "Take a pause back.", _STEER),
     "limit": _Entry(

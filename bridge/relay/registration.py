@@ -32,7 +32,8 @@ _LONGEST_WAIT = 0.5
 _SHORTEST_ANSWER = 5.0
 _MOST_FAILING = 100
 _LONGEST_REASON = 200
-"""Failing destinations, and characters of a reason, told with the heartbeat: the row stays small."""
+"""Failing destinations, and characters of a reason, told with the heartbeat: the row stays "
+"small."""
 
 
 class Registration:

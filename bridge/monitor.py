@@ -168,3 +168,15 @@ def throughput(conn: psycopg.Connection[Any], schema: str = "public") -> list[Mi
     """List the last 60 minutes, oldest first; the last one is not over. Raises psycopg's errors."""
     with conn.cursor(row_factory=class_row(Minute)) as cursor:
         return cursor.execute(load("list_throughput", schema)).fetchall()
+
+
+def throughput_by_destination(
+    conn: psycopg.Connection[Any], schema: str = "public"
+) -> dict[tuple[datetime, str], int]:
+    """Return the rows that became SENT, by minute and destination, of the last 60 minutes.
+
+    Raises psycopg's errors.
+    """
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        rows = cursor.execute(load("list_destination_throughput", schema))
+        return {(minute, destination): sent for minute, destination, sent in rows}

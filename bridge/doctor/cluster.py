@@ -52,6 +52,12 @@ class Cluster:
         return self.settings.kafka.bootstrap_servers
 
     @property
+    def creates_topics(self) -> bool:
+        """Tell whether relay or brokers make a missing topic when it is needed."""
+        by_relay = self.settings.relay.missing_topic == "create"
+        return by_relay or bool(self.survey.creates_topics)
+
+    @property
     def topics(self) -> list[TopicSurvey]:
         """The topics that are there and that we may see."""
         return [topic for topic in self.survey.topics.values() if not topic.error]

@@ -140,6 +140,8 @@ def _look(check: str, found: Iterator[Outcome], schema_name: str = "") -> list[F
     except psycopg.errors.QueryCanceled:
         outcomes.append(unknown("the database did not answer in time", "Run it with --timeout 60."))
     except psycopg.Error as error:
+        if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+            raise  # a mistake in the code, not of the server
         outcomes.append(unknown(str(in_words(error, schema_name)), "See the verdicts above."))
     except OutboxError as error:
         outcomes.append(unknown(str(error), "See the verdicts above."))

@@ -46,7 +46,9 @@ def roles(database: Database) -> Iterator[Outcome]:
     grants = expected_grants(read_schema_file("roles.sql"), database.schema)
     names = sorted({grant.role for grant in grants})
     with database.transaction():
-        found = database.rows("list_public_grants", {"roles": names})
+        found = database.rows(
+            "list_public_grants", {"schema_name": database.schema, "roles": names}
+        )
         missing = database.rows(
             "find_missing_grants",
             {

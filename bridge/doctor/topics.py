@@ -44,8 +44,8 @@ def destinations(cluster: Cluster) -> Iterator[Outcome]:
                 "Give it a route with a topic in [[routes]], or correct the rows' destination.",
             )
         elif found is not None and found.is_missing:
-            if cluster.settings.relay.missing_topic == "create":
-                good += 1  # the relay creates it
+            if cluster.creates_topics:
+                good += 1
                 continue
             yield problem(
                 f"{whose}: {how} topic {route.topic}, which does not exist",
@@ -64,7 +64,7 @@ def destinations(cluster: Cluster) -> Iterator[Outcome]:
 def topics(cluster: Cluster) -> Iterator[Outcome]:
     """Whether the topics that routes name are there, and every partition can be written to."""
     good = True
-    if cluster.settings.relay.missing_topic != "create":
+    if not cluster.creates_topics:
         used = {
             cluster.router.route(name).topic
             for name in (cluster.use.destinations if cluster.use else ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -76,6 +75,8 @@ class ClusterSurvey:
     apis: dict[int, int] = field(default_factory=dict)
     """Highest version by request that every broker asked supports; empty: not told."""
     topics: dict[str, TopicSurvey] = field(default_factory=dict)
+    creates_topics: bool | None = None
+    """Whether brokers create a topic that a producer asks for; None: not told."""
 
     @property
     def release(self) -> str | None:
@@ -117,8 +118,7 @@ def survey(settings: Mapping[str, Any], topics: Iterable[str], timeout: float) -
     """
     names = sorted(set(topics))
     listener = _Listener()
-    # A logger of its own for each survey: the lines of two must not mix.
-    log = logging.Logger(f"bridge.kafka.survey.{threading.get_ident()}", logging.DEBUG)
+    log = logging.Logger("bridge.kafka.survey", logging.DEBUG)  # noqa: LOG001 - the lines of two surveys must not mix
     log.addHandler(listener)
     log.propagate = False
     # The protocol's versions are told nowhere but in the log.
@@ -141,7 +141,19 @@ def survey(settings: Mapping[str, Any], topics: Iterable[str], timeout: float) -
         controller=cluster.controller_id in cluster.brokers,
         apis=listener.common(),
         topics=found,
+        creates_topics=_creates_topics(client, cluster.orig_broker_id, timeout),
     )
+
+
+def _creates_topics(client: AdminClient, broker: int, timeout: float) -> bool | None:
+    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    try:
+        asked = client.describe_configs([resource], request_timeout=max(timeout, 0.1))
+    except KafkaException:
+        return None
+    entries, _ = _told(asked[resource], time.monotonic() + timeout)
+    entry = (entries or {}).get("auto.create.topics.enable")
+    return None if entry is None else str(entry.value) == "true"
 
 
 def _topics(client: AdminClient, names: list[str], timeout: float) -> dict[str, TopicSurvey]:

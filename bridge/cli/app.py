@@ -47,6 +47,10 @@ _COMMANDS: dict[str, _Entry] = {
     "health": _Entry(
         "bridge.cli.health:health", "Check database, schema, Kafka and relays.", _LOOK
     ),
+    "doctor": _Entry(
+        "bridge.cli.doctor:doctor", "Look for what is wrong, and say what to do.", _LOOK
+    ),
+    "top": _Entry("bridge.cli.top:top", "Watch the outbox live in the terminal.", _LOOK),
     "retry": _Entry("bridge.cli.resend:retry", "Let FAILED rows try again.", _ACT),
     "send-now": _Entry("bridge.cli.resend:send_now", "Make waiting rows due.", _ACT),
     "cancel": _Entry("bridge.cli.withdraw:cancel", "Withdraw rows that are not sent.", _ACT),

@@ -8,8 +8,10 @@ import select
 import socket
 import threading
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import psycopg
 import structlog
 
@@ -28,6 +30,10 @@ _SLICE = 0.2
 _LONGEST_WAIT = 0.5
 """Seconds between two attempts to connect again: others bury a relay after two without its lock."""
 _SHORTEST_ANSWER = 5.0
+_MOST_FAILING = 100
+_LONGEST_REASON = 200
+"""Failing destinations, and characters of a reason, told with the heartbeat: the row stays "
+"small."""
 
 
 class Registration:
@@ -36,6 +42,8 @@ class Registration:
     While `alive` is set, others leave this relay's claims alone. When the session is lost, `alive`
     is cleared until the same identity is taken up again, or, where others have buried it meanwhile,
     a new one: claims made under the old id are theirs to rescue then.
+
+    `failing` is asked with each heartbeat for the destinations that fail, and why: people see it.
 
     Behind a transaction pooler there is no session lock to hold. The row says so (`has_lock`), and
     others go by the lease alone.
@@ -48,8 +56,11 @@ class Registration:
         url: str | None,
         on_failure: Callable[[str, BaseException], None] | None = None,
         observer: SessionObserver | None = None,
+        *,
+        failing: Callable[[], dict[str, str]] = dict,
     ) -> None:
         self._settings = settings
+        self._failing = failing
         self._on_failure = on_failure
         self._relay_name = relay_name
         self._class = advisory_class("relay", settings.database.schema_name)
@@ -159,10 +170,15 @@ class Registration:
             self._session.rows("lock_relay", key)
 
     def _sign_of_life(self) -> dict[str, Any]:
+        failing = {
+            name: reason.replace("\0", " ")[:_LONGEST_REASON]
+            for name, reason in islice(self._failing().items(), _MOST_FAILING)
+        }
         return {
             "relay_id": self.relay_id,
             "stopping": self.stopping,
             "has_lock": not self._session.is_pooled,
+            "failing": orjson.dumps(failing).decode(),
         }
 
     def _tell_of_the_pooler(self) -> None:

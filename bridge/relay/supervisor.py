@@ -104,18 +104,19 @@ class Relay:
         self._stages: list[threading.Thread] = []
         self._notifier = Notifier(service_manager(), self._is_alive)
         self._database = DatabaseState()
+        self._breakers = Breakers()
         self._registration = Registration(
             settings,
             relay.name,
             self._url(direct=True),
             on_failure=self._fail,
             observer=self._database,
+            failing=self._breakers.failing,
         )
         self._claims = self._session("claim", opened=self._listen)
         self._settles = self._session("settle")
         self._payloads = self._session("publish")
         self._chores = self._session("maintain")
-        self._breakers = Breakers()
         self._admission = Admission(self._flight, self._breakers)
         self._claimer = Claimer(
             settings,

@@ -47,7 +47,19 @@ revoke all on table
 :"schema".app_outbox_audit_link,
 :"schema".app_outbox_audit_head,
 :"schema".app_outbox_archive,
-:"schema".app_outbox_migration
+:"schema".app_outbox_migration,
+:"schema".outbox_unsent,
+:"schema".outbox_by_destination,
+:"schema".outbox_by_status,
+:"schema".outbox_oldest_unsent,
+:"schema".outbox_near_retry_limit,
+:"schema".outbox_by_error,
+:"schema".outbox_relays,
+:"schema".outbox_breakers,
+:"schema".outbox_stuck,
+:"schema".outbox_held_keys,
+:"schema".outbox_throughput_by_destination,
+:"schema".outbox_throughput
 from outbox_writer, outbox_relay, outbox_operator, outbox_reader;
 
 grant usage on schema :"schema" to outbox_writer, outbox_relay, outbox_operator, outbox_reader;
@@ -130,6 +142,21 @@ grant select on table
 :"schema".app_outbox_archive,
 :"schema".app_outbox_migration
 to outbox_operator, outbox_reader;
+-- The views are a relay's too: it tells what they show as metrics.
+grant select on table
+:"schema".outbox_unsent,
+:"schema".outbox_by_destination,
+:"schema".outbox_by_status,
+:"schema".outbox_oldest_unsent,
+:"schema".outbox_near_retry_limit,
+:"schema".outbox_by_error,
+:"schema".outbox_relays,
+:"schema".outbox_breakers,
+:"schema".outbox_stuck,
+:"schema".outbox_held_keys,
+:"schema".outbox_throughput_by_destination,
+:"schema".outbox_throughput
+to outbox_relay, outbox_operator, outbox_reader;
 grant execute on function :"schema".app_outbox_is_quiet(
     text, timestamptz
 ) to outbox_relay, outbox_operator, outbox_reader;

@@ -43,8 +43,9 @@ PARTS = {
         "held_keys.py",
         "switches.py",
         "operations",
+        "doctor",
     ],
-    "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py"],
+    "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py", "doctor"],
 }
 
 # Privileges on whole tables: S select, I insert, U update, D delete (never truncate or trigger);
@@ -66,6 +67,23 @@ EXPECTED = {
     "app_outbox_audit_head": {"operator": "S", "reader": "S"},
     "app_outbox_archive": {"operator": "S", "reader": "S"},
     "app_outbox_migration": {"relay": "S", "operator": "S", "reader": "S"},
+    **{
+        view: {"relay": "S", "operator": "S", "reader": "S"}
+        for view in (
+            "outbox_unsent",
+            "outbox_by_destination",
+            "outbox_by_status",
+            "outbox_oldest_unsent",
+            "outbox_near_retry_limit",
+            "outbox_by_error",
+            "outbox_relays",
+            "outbox_breakers",
+            "outbox_stuck",
+            "outbox_held_keys",
+            "outbox_throughput_by_destination",
+            "outbox_throughput",
+        )
+    },
 }
 DELIVERY = {
     "status",
@@ -128,13 +146,13 @@ def test_tables_are_granted_exactly(granted: Connection) -> None:
             has_any_column_privilege(r.oid, c.oid, p.privilege)
         from pg_class c, pg_roles r,
             unnest(array['SELECT', 'INSERT', 'UPDATE', 'REFERENCES']) as p (privilege)
-        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind = 'r'
+        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind in ('r', 'v')
             and r.rolname = any(%s)
         union all
         select c.relname, r.rolname, p.privilege,
             has_table_privilege(r.oid, c.oid, p.privilege), false
         from pg_class c, pg_roles r, unnest(array['DELETE', 'TRUNCATE', 'TRIGGER']) as p (privilege)
-        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind = 'r'
+        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind in ('r', 'v')
             and r.rolname = any(%s)
         """,
         [list(ROLES), list(ROLES)],

@@ -23,7 +23,7 @@ from bridge.enqueue_steps import EnqueueResult, Steps, write_many, write_one
 from bridge.errors import InvalidMessageError
 from bridge.message import Message
 from bridge.payload import DEFAULT_MAX_PAYLOAD_BYTES
-from bridge.telemetry.context import current_context
+from bridge.telemetry.creation import Creations
 from bridge.transaction_state import (
     AsyncTarget,
     SyncTarget,
@@ -93,8 +93,11 @@ def enqueue(
     connection = connection_of(conn)
     _prepare(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    draft = check_message(message, current_context(), max_payload_bytes)
-    return _run(connection, write_one(draft, rule, schema), schema)
+    with Creations() as creations:
+        draft = check_message(message, creations.begin(message), max_payload_bytes)
+        result = _run(connection, write_one(draft, rule, schema), schema)
+        creations.enqueued([result])
+        return result
 
 
 def enqueue_many(
@@ -117,14 +120,18 @@ def enqueue_many(
     connection = connection_of(conn)
     alone = _prepare(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    drafts = _check_all(messages, max_payload_bytes)
-    if not drafts:
-        return []
-    steps = write_many(drafts, rule, schema, savepoint=not alone)
-    if alone:
-        with connection.transaction():
-            return _run(connection, steps, schema, many=True)
-    return _run(connection, steps, schema, many=True)
+    with Creations() as creations:
+        drafts = _check_all(messages, max_payload_bytes, creations)
+        if not drafts:
+            return []
+        steps = write_many(drafts, rule, schema, savepoint=not alone)
+        if alone:
+            with connection.transaction():
+                results = _run(connection, steps, schema, many=True)
+        else:
+            results = _run(connection, steps, schema, many=True)
+        creations.enqueued(results)
+        return results
 
 
 async def enqueue_async(
@@ -160,8 +167,11 @@ async def enqueue_async(
     connection = async_connection_of(conn)
     await _prepare_async(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    draft = check_message(message, current_context(), max_payload_bytes)
-    return await _run_async(connection, write_one(draft, rule, schema), schema)
+    with Creations() as creations:
+        draft = check_message(message, creations.begin(message), max_payload_bytes)
+        result = await _run_async(connection, write_one(draft, rule, schema), schema)
+        creations.enqueued([result])
+        return result
 
 
 async def enqueue_many_async(
@@ -178,30 +188,33 @@ async def enqueue_many_async(
     connection = async_connection_of(conn)
     alone = await _prepare_async(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    drafts = _check_all(messages, max_payload_bytes)
-    if not drafts:
-        return []
-    steps = write_many(drafts, rule, schema, savepoint=not alone)
-    if alone:
-        async with connection.transaction():
-            return await _run_async(connection, steps, schema, many=True)
-    return await _run_async(connection, steps, schema, many=True)
+    with Creations() as creations:
+        drafts = _check_all(messages, max_payload_bytes, creations)
+        if not drafts:
+            return []
+        steps = write_many(drafts, rule, schema, savepoint=not alone)
+        if alone:
+            async with connection.transaction():
+                results = await _run_async(connection, steps, schema, many=True)
+        else:
+            results = await _run_async(connection, steps, schema, many=True)
+        creations.enqueued(results)
+        return results
 
 
 def _check_all(
-    messages: Iterable[Message | Mapping[str, Any]], max_payload_bytes: int
+    messages: Iterable[Message | Mapping[str, Any]], max_payload_bytes: int, creations: Creations
 ) -> Sequence[Draft]:
     if isinstance(messages, (str, bytes, Mapping)):
         raise InvalidMessageError(
             f"messages must be a list of Message, not {type(messages).__name__}"
         )
-    context = current_context()
     drafts = []
     for index, message in enumerate(messages):
         try:
             if not isinstance(message, Message):
                 message = _message_of(message)  # noqa: PLW2901 - both kinds are one from here on
-            drafts.append(check_message(message, context, max_payload_bytes))
+            drafts.append(check_message(message, creations.begin(message), max_payload_bytes))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"messages[{index}]: {error}") from error
     return drafts

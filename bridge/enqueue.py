@@ -95,9 +95,7 @@ def enqueue(
     rule = DuplicateRule.checked(on_duplicate, ignore)
     with Creations() as creations:
         draft = check_message(message, creations.begin(message), max_payload_bytes)
-        result = _run(connection, write_one(draft, rule, schema), schema)
-        creations.enqueued([result])
-        return result
+    return _run(connection, creations.around(write_one(draft, rule, schema)), schema)
 
 
 def enqueue_many(
@@ -122,16 +120,13 @@ def enqueue_many(
     rule = DuplicateRule.checked(on_duplicate, ignore)
     with Creations() as creations:
         drafts = _check_all(messages, max_payload_bytes, creations)
-        if not drafts:
-            return []
-        steps = write_many(drafts, rule, schema, savepoint=not alone)
-        if alone:
-            with connection.transaction():
-                results = _run(connection, steps, schema, many=True)
-        else:
-            results = _run(connection, steps, schema, many=True)
-        creations.enqueued(results)
-        return results
+    if not drafts:
+        return []
+    steps = creations.around(write_many(drafts, rule, schema, savepoint=not alone))
+    if alone:
+        with connection.transaction():
+            return _run(connection, steps, schema, many=True)
+    return _run(connection, steps, schema, many=True)
 
 
 async def enqueue_async(
@@ -169,9 +164,7 @@ async def enqueue_async(
     rule = DuplicateRule.checked(on_duplicate, ignore)
     with Creations() as creations:
         draft = check_message(message, creations.begin(message), max_payload_bytes)
-        result = await _run_async(connection, write_one(draft, rule, schema), schema)
-        creations.enqueued([result])
-        return result
+    return await _run_async(connection, creations.around(write_one(draft, rule, schema)), schema)
 
 
 async def enqueue_many_async(
@@ -190,16 +183,13 @@ async def enqueue_many_async(
     rule = DuplicateRule.checked(on_duplicate, ignore)
     with Creations() as creations:
         drafts = _check_all(messages, max_payload_bytes, creations)
-        if not drafts:
-            return []
-        steps = write_many(drafts, rule, schema, savepoint=not alone)
-        if alone:
-            async with connection.transaction():
-                results = await _run_async(connection, steps, schema, many=True)
-        else:
-            results = await _run_async(connection, steps, schema, many=True)
-        creations.enqueued(results)
-        return results
+    if not drafts:
+        return []
+    steps = creations.around(write_many(drafts, rule, schema, savepoint=not alone))
+    if alone:
+        async with connection.transaction():
+            return await _run_async(connection, steps, schema, many=True)
+    return await _run_async(connection, steps, schema, many=True)
 
 
 def _check_all(
@@ -253,8 +243,13 @@ def _run(conn: psycopg.Connection[Any], steps: Steps[T], schema: str, *, many: b
     try:
         step = next(steps)
         while True:
-            cursor.execute(step.statement, step.parameters)
-            step = steps.send(cursor.fetchall() if step.returns_rows else [])
+            try:
+                cursor.execute(step.statement, step.parameters)
+                rows = cursor.fetchall() if step.returns_rows else []
+            except BaseException as error:
+                steps.throw(error)  # raises it again, once the steps have heard of it
+                raise
+            step = steps.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
     except (psycopg.Error, UnicodeEncodeError) as error:
@@ -273,8 +268,13 @@ async def _run_async(
     try:
         step = next(steps)
         while True:
-            await cursor.execute(step.statement, step.parameters)
-            step = steps.send(await cursor.fetchall() if step.returns_rows else [])
+            try:
+                await cursor.execute(step.statement, step.parameters)
+                rows = await cursor.fetchall() if step.returns_rows else []
+            except BaseException as error:
+                steps.throw(error)  # raises it again, once the steps have heard of it
+                raise
+            step = steps.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
     except (psycopg.Error, UnicodeEncodeError) as error:

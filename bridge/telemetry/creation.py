@@ -6,43 +6,49 @@ Like `bridge.telemetry.context`, loads OpenTelemetry's API only in a process tha
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from bridge.telemetry import names
 from bridge.telemetry.context import current_context, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
     from opentelemetry.trace import Span
 
     from bridge.message import Message
 
-    class Enqueued(Protocol):
-        """What became of a message: the fields of EnqueueResult that a span tells."""
 
-        @property
-        def outbox_id(self) -> int:
-            """The row that has the message's key now."""
+class Enqueued(Protocol):
+    """What became of a message: the fields of EnqueueResult that a span tells."""
 
-        @property
-        def created(self) -> bool:
-            """Whether this call wrote it."""
+    @property
+    def outbox_id(self) -> int:
+        """The row that has the message's key now."""
+
+    @property
+    def created(self) -> bool:
+        """Whether this call wrote it."""
+
+
+Step = TypeVar("Step")
+Rows = TypeVar("Rows")
+Result = TypeVar("Result", bound=Enqueued | Sequence[Enqueued])
 
 
 class Creations:
-    """The creation of the messages of one call; a context manager around checking and writing.
+    """The creation of the messages of one call, while they are checked and then written.
 
-        with Creations() as creations:
+        creations = Creations()
+        with creations:
             draft = check_message(message, creations.begin(message), limit)
-            result = write(draft)
-            creations.enqueued([result])
+        return creations.around(write_one(draft))
 
     Each message begins its own span in the caller's trace, unless that trace is not sampled or the
-    process has no SDK: then the caller's context itself travels. An error ends all spans with it.
+    process has no SDK: then the caller's context itself travels. The spans end with the steps that
+    write the messages, or with an error: raised inside `with`, or thrown into the steps.
     Telemetry must not break a business transaction: nothing here raises.
     """
 
@@ -59,6 +65,15 @@ class Creations:
             with suppress(Exception):  # a third party's provider
                 self._starts_spans = _starts_spans()
         return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._end(error)
 
     def begin(self, message: Message) -> Mapping[str, str]:
         """Return the headers that carry a message's creation context; empty without tracing.
@@ -77,27 +92,38 @@ class Creations:
         self._spans.append(span)
         return headers
 
-    def enqueued(self, results: Iterable[Enqueued]) -> None:
-        """Tell the rows of the messages, in the order in which they began."""
-        for span, result in zip(self._spans, results, strict=False):
+    def around(self, steps: Generator[Step, Rows, Result]) -> Generator[Step, Rows, Result]:
+        """Return the same steps; the spans end with them and tell the rows that they wrote."""
+        if not any(self._spans):
+            return steps
+        return self._ending(steps)
+
+    def _ending(self, steps: Generator[Step, Rows, Result]) -> Generator[Step, Rows, Result]:
+        try:
+            result = yield from steps
+        except BaseException as error:
+            self._end(error)
+            raise
+        for span, one in zip(self._spans, _listed(result), strict=False):
             if span is not None:
                 with suppress(Exception):
-                    span.set_attribute(names.OUTBOX_ID, result.outbox_id)
-                    if not result.created:
+                    span.set_attribute(names.OUTBOX_ID, one.outbox_id)
+                    if not one.created:
                         span.set_attribute(names.OUTBOX_DUPLICATE, True)  # noqa: FBT003 - OpenTelemetry's
+        self._end(None)
+        return result
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def _end(self, error: BaseException | None) -> None:
         for span in self._spans:
             if span is not None:
                 with suppress(Exception):
                     if error is not None:
                         _fail(span, error)
                     span.end()
+
+
+def _listed(result: Enqueued | Sequence[Enqueued]) -> Sequence[Enqueued]:
+    return result if isinstance(result, Sequence) else (result,)
 
 
 _OF_A_PARENT = frozenset({names.TRACEPARENT, names.TRACESTATE})

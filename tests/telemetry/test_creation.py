@@ -13,7 +13,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import bridge
-from bridge import InvalidMessageError, Message, enqueue, enqueue_many
+from bridge import (
+    InvalidMessageError,
+    Message,
+    TransactionStateError,
+    enqueue,
+    enqueue_many,
+)
 from bridge.telemetry import names
 from tests.fixtures.postgres import on_one_server
 
@@ -155,7 +161,7 @@ def test_error_ends_the_span_as_failed_and_reaches_the_caller(
         expected = "bridge.errors.InvalidMessageError"
     else:
         conn.execute("set transaction read only")
-        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        with pytest.raises(TransactionStateError):
             enqueue(conn, **FIELDS, message_key="k", payload={})
         expected = "psycopg.errors.ReadOnlySqlTransaction"
     (span,) = writer.created

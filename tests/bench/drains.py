@@ -13,6 +13,7 @@ from tests.bench.relay_process import RelayProcess
 from tests.bench.topic import Arrival, TopicReader, await_records
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.bench.lab import Lab
@@ -51,17 +52,27 @@ class Drain:
 
 
 def drain_by_relay(
-    lab: Lab, database: str, topic: str, rows: int, *, keys: int | None = None
+    lab: Lab,
+    database: str,
+    topic: str,
+    rows: int,
+    *,
+    keys: int | None = None,
+    sampled_of_100: int | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Drain:
     """Fill `rows` rows into a migrated database and let the relay send them until it is empty.
 
-    `keys`: they share so many ordering keys; without, they have none.
+    `keys`: they share so many ordering keys; without, they have none. `sampled_of_100`: they carry
+    a trace context, sampled for so many of 100. `settings`: further variables of the relay.
     Raises BenchError unless each row is in the topic exactly once and SENT.
     """
     server = lab.server()
     with server.connect(database) as connection:
         outbox.checkpoint(connection)
-        if keys is None:
+        if sampled_of_100 is not None:
+            outbox.fill_traced(connection, topic, rows, sampled_of_100)
+        elif keys is None:
             outbox.fill(connection, topic, rows)
         else:
             outbox.fill_keys(connection, topic, rows, keys)
@@ -74,6 +85,7 @@ def drain_by_relay(
             lab.kafka.bootstrap_servers,
             "--until-empty",
             folder=lab.new_folder("relay"),
+            settings=settings,
         ) as relay:
             usage = relay.wait(_START_SECONDS + rows / _SLOWEST)
         postgres, kafka = server.cpu_seconds() - postgres, lab.kafka_cpu_seconds() - kafka

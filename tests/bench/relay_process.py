@@ -16,6 +16,7 @@ from tests.bench.figures import BenchError
 from tests.bench.processes import peak_mib
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -36,11 +37,16 @@ class RelayProcess:
     """A running relay; leaving `with` ends it if it still runs.
 
     `folder` becomes its working folder and keeps its output, whose end is added to an error that
-    passes; it must hold no settings file.
+    passes; it must hold no settings file. `settings`: further variables.
     """
 
     def __init__(
-        self, database_url: str, bootstrap_servers: str, *options: str, folder: Path
+        self,
+        database_url: str,
+        bootstrap_servers: str,
+        *options: str,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._log = folder / "relay.log"
         # The kernel ends it with this process, however that ends.
@@ -49,6 +55,7 @@ class RelayProcess:
         environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         environment["OUTBOX_BRIDGE_DATABASE_URL"] = database_url
         environment["OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS"] = bootstrap_servers
+        environment.update(settings or {})
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*leash, sys.executable, "-m", "bridge", "relay", *options],

@@ -147,6 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = f"outbox-bridge/{__version__}"
     sys_version = ""
+    default_request_version = "HTTP/1.0"  # or garbage would be answered without a status line
     timeout = _READ_TIMEOUT
     error_message_format = "%(code)d %(message)s\n"
     error_content_type = PLAIN

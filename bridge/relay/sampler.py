@@ -58,6 +58,7 @@ class Sampler:
         self._stop = threading.Event()
         self._latest: Sample | None = None
         self._connection: psycopg.Connection[Any] | None = None
+        self._is_asking = False
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="outbox-bridge-sample", daemon=True)
         self._log = structlog.get_logger("bridge.relay.sampler")
@@ -94,7 +95,7 @@ class Sampler:
         """End, also amid a statement; does not wait for a server that does not answer."""
         self._stop.set()
         connection = self._connection
-        if connection is not None and self._thread.is_alive():
+        if connection is not None and self._is_asking:
             try:
                 connection.cancel_safe(timeout=_CANCEL_WAIT)
             except psycopg.Error:
@@ -128,8 +129,12 @@ class Sampler:
             self._connection = connect(self._url, stage="sample", relay_name=self._relay_name)
             self._connection.prepare_threshold = None  # behind a pooler nothing may be prepared
         started = time.monotonic()
-        backlog = snapshot(self._connection, self._schema)
-        holds = self._connection.execute(load("count_holds", self._schema)).fetchall()
+        self._is_asking = True
+        try:
+            backlog = snapshot(self._connection, self._schema)
+            holds = self._connection.execute(load("count_holds", self._schema)).fetchall()
+        finally:
+            self._is_asking = False
         seconds = time.monotonic() - started
         return Sample(
             backlog,

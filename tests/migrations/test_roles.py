@@ -36,7 +36,7 @@ QUERIES = sorted(path.stem for path in (PACKAGE / "database" / "queries").glob("
 # What runs with which role: the statements named in these files.
 PARTS = {
     "outbox_writer": ["enqueue_steps.py"],
-    "outbox_relay": ["relay"],
+    "outbox_relay": ["relay", "monitor.py", "switches.py"],
     "outbox_operator": ["monitor.py", "inspection.py", "held_keys.py", "switches.py"],
     "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py"],
 }

@@ -21,11 +21,11 @@ NOT_OURS = ("process_", "python_gc_", "target_info")
 
 
 def wait_for_sample(relay: RelayProcess, name: str, value: float, **labels: str) -> Scrape:
-    def look() -> Scrape | None:
+    def look() -> list[Scrape]:
         found = scrape(relay)
-        return found if found.value(name, **labels) == value else None
+        return [found] if found.value(name, **labels) == value else []
 
-    return wait_until(look, f"{name}{labels} is {value}", PATIENCE)
+    return wait_until(look, f"{name}{labels} is {value}", PATIENCE)[0]
 
 
 def test_counts_are_those_of_table_and_topic(

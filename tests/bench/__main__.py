@@ -20,6 +20,7 @@ from tests.bench import (
     fair,
     large,
     latency,
+    metering,
     order,
     retention,
     scale,
@@ -50,6 +51,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "large": large.run,
     "fair": fair.run,
     "retention": retention.run,
+    "metrics": metering.run,
     "traces": traces.run,
 }
 _WITH_PEER = {"drain", "latency"}

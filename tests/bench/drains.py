@@ -92,7 +92,7 @@ def drain_by_relay(
         wal = outbox.wal_since(connection, start)
         left = outbox.unsent(connection, topic)
         hot = outbox.hot_share(connection, updates, 2 * rows)
-    arrival = _read(lab, topic)
+    arrival = read_topic(lab, topic)
     if left or arrival.records != rows or arrival.keys != (keys or rows):
         raise BenchError(
             f"the relay left {left} of {rows} rows unsent; the topic holds {arrival.records} "
@@ -136,7 +136,7 @@ def drain_by_debezium(lab: Lab, jars: Path, rows: int) -> Drain:
             with peer.running():
                 before, after = _cpu_while_sending(lab, peer, topic, rows)
                 peak = peer.peak_mib()
-        arrival = _read(lab, topic)
+        arrival = read_topic(lab, topic)
     return Drain(
         side="debezium",
         rows=rows,
@@ -181,6 +181,7 @@ def _cpu_while_sending(lab: Lab, peer: Debezium, topic: str, rows: int) -> tuple
     return before, _Cpu.now(lab, peer)
 
 
-def _read(lab: Lab, topic: str) -> Arrival:
+def read_topic(lab: Lab, topic: str) -> Arrival:
+    """Read what has arrived."""
     with closing(TopicReader(lab.kafka.bootstrap_servers, topic)) as reader:
         return reader.read()

@@ -36,8 +36,8 @@ class Usage:
 class RelayProcess:
     """A running relay; leaving `with` ends it if it still runs.
 
-    `folder` becomes its working folder and keeps its output, whose end is added to an error that
-    passes; it must hold no settings file. `settings`: further variables.
+    `folder` becomes its working folder and keeps its output (`log`), whose end is added to an error
+    that passes; it must hold no settings file. `settings`: further variables.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RelayProcess:
         folder: Path,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._log = folder / "relay.log"
+        self.log = self._log = folder / "relay.log"
         # The kernel ends it with this process, however that ends.
         setpriv = shutil.which("setpriv")
         leash = [setpriv, "--pdeathsig", "KILL"] if setpriv else []

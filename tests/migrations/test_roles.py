@@ -19,6 +19,7 @@ from bridge.database.template import render_script
 from bridge.enqueue import Message, enqueue, enqueue_many
 from bridge.errors import EnqueueError
 from bridge.local.postgres_programs import PostgresPrograms
+from bridge.monitor import snapshot
 from bridge.switches import list_switches, pause, quiet
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ QUERIES = sorted(path.stem for path in (PACKAGE / "database" / "queries").glob("
 # What runs with which role: the statements named in these files.
 PARTS = {
     "outbox_writer": ["enqueue_steps.py"],
-    "outbox_relay": ["relay"],
+    "outbox_relay": ["relay", "monitor.py"],
     "outbox_operator": [
         "monitor.py",
         "inspection.py",
@@ -258,6 +259,17 @@ def _check(conn: Connection, name: str) -> None:
         conn.execute(statement, parameters)
     finally:
         conn.execute("rollback")
+
+
+@pytest.mark.parametrize("role", ["outbox_relay", "outbox_operator", "outbox_reader"])
+def test_whoever_counts_the_backlog_may(acting: Connection, role: str) -> None:
+    acting.execute('set search_path = "My Schema"')
+    acting.execute("select outbox_enqueue('k', 'e', 'd', '1')")
+    acting.execute(f"set role {role}".encode())
+    acting.execute("reset search_path")
+    assert snapshot(acting, SCHEMA).due == 1
+    assert acting.execute(load("count_holds", SCHEMA)).fetchall() == []
+    acting.execute("reset role")
 
 
 def test_operator_and_reader_see_the_switches(acting: Connection) -> None:

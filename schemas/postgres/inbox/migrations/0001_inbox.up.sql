@@ -21,14 +21,14 @@ create table :"schema".app_inbox (
 -- Room for the result on the row's own page: one update at most follows the insert.
 with (fillfactor = 90, autovacuum_vacuum_insert_scale_factor = 0.05);
 
--- Pruning walks it from its old end; inserts meet at its new end.
-create index app_inbox_received_at_idx on :"schema".app_inbox (received_at);
+-- Pruning walks a consumer's part from its old end; inserts meet at its new end.
+create index app_inbox_received_at_idx on :"schema".app_inbox (consumer, received_at);
 
 comment on table :"schema".app_inbox is 'Messages that consumers of this database have processed, one row for each consumer and key.';
 comment on column :"schema".app_inbox.consumer is 'Who processed it: by default the Kafka consumer group.';
 comment on column :"schema".app_inbox.message_key is 'The message''s idempotency key: header idempotency-key.';
 comment on column :"schema".app_inbox.content_hash is
-'SHA-256 of event type, a zero byte, 1 or 0 for a payload or none, and the payload''s bytes: tells a repetition from another message under the same key.';
+'SHA-256 of event type, a zero byte, the character 1 or 0 for a payload or none, and the payload''s bytes: tells a repetition from another message under the same key.';
 comment on column :"schema".app_inbox.received_at is 'Start of the transaction that processed it; pruning goes by it.';
 comment on column :"schema".app_inbox.event_type is 'Header event-type; empty where a record has none.';
 comment on column :"schema".app_inbox.outbox_id is 'Header outbox-id; null where a record has none.';

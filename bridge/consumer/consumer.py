@@ -115,6 +115,7 @@ class Consumer:
         self._handlers = Handlers()
         self._watch = Watch(sequence_header)
         self._meters: Meters | None = None
+        self._closers: list[Callable[[], Awaitable[None]]] = []
         self._runner: Runner | None = None
         self._is_stopping = False
 
@@ -162,6 +163,10 @@ class Consumer:
             return function
 
         return register
+
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Have something called when the consumer has stopped, such as a client's close."""
+        self._closers.append(close)
 
     def run(self) -> None:
         """Consume until SIGTERM or SIGINT; a second one does not wait for handlers."""
@@ -214,6 +219,8 @@ class Consumer:
             await self._runner.run()
         finally:
             self._runner = None
+            for close in self._closers:
+                await close()
 
     def stop(self) -> None:
         """Take nothing more in, finish what is in hand, commit, leave the group. From the loop."""

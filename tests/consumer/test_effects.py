@@ -32,7 +32,9 @@ async def test_each_message_has_its_effect_once(
 
     async with running(consumer):
         await until(
-            lambda: consumer.counts.get("processed", 0) + consumer.counts.get("duplicates", 0) >= 300,
+            lambda: (
+                consumer.counts.get("processed", 0) + consumer.counts.get("duplicates", 0) >= 300
+            ),
             "all came",
         )
     assert sorted(shop.effects()) == sorted(f"m-{n}" for n in range(200))

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge.consumer")
 
-_SHORT = RetryPolicy(base=0.05, cap=5.0)
-"""Waits after what is nobody's fault: a deadlock, a dead-letter topic that takes nothing."""
+_SHORT = RetryPolicy(base=0.05, cap=1.0)
+"""Waits after what is nobody's fault: a deadlock, a lost session."""
+_PATIENT = RetryPolicy(base=0.05, cap=30.0)
+"""Waits for what a person may have to put right: a dead-letter topic that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class Worker:
                 _log.log(
                     level, "%s: %s; tried again", received.place, error, extra=_extra(received)
                 )
-                return _SHORT.delay(job.waits)
+                return (_SHORT if lost else _PATIENT).delay(job.waits)
         return await self._charge(job, received, error, None)
 
     async def _charge(
@@ -222,7 +224,7 @@ class Worker:
                 self._rules.dead_letters.topic,
                 refused,
             )
-            return _SHORT.delay(job.waits)
+            return _PATIENT.delay(job.waits)
         self._desk.finish(job)
         self._watch.dead_lettered(record.topic, code)
         _log.error(
@@ -304,7 +306,7 @@ class Worker:
         return 0.0
 
 
-_FREE_WAITS = 10
+_FREE_WAITS = 6
 
 
 def _describe(error: BaseException) -> str:

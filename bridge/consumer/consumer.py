@@ -216,6 +216,8 @@ class Consumer:
         rules = Rules(
             handlers=self._handlers,
             retry=self._retry,
+            # Long enough that a worker is not busy waiting for a frozen process most of the time.
+            locked=RetryPolicy(base=self._lock_timeout / 4, cap=self._lock_timeout * 3),
             dead_letters=dead_letters,
             dead_letter_unhandled=self._dead_letter_unhandled,
             batch=self._batch[0],

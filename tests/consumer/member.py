@@ -35,7 +35,7 @@ def main() -> None:
         batch_size=given["batch_size"],
         concurrency=4,
         commit_interval=0.05,
-        lock_timeout=1.0,
+        lock_timeout=0.5,
         retry=RetryPolicy(attempts=20, base=0.01, cap=0.05),
         kafka=_KAFKA,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -136,3 +137,48 @@ def test_twenty_kills_leave_each_effect_exactly_once(
     for numbers in by_key.values():
         assert numbers == sorted(numbers)
     assert len({consumer for _, _, consumer in rows}) >= 4
+
+
+@on_one_server
+def test_frozen_member_that_wakes_up_repeats_nothing(
+    kafka: KafkaBroker,
+    new_topic: NewTopicFunction,
+    produce: ProduceFunction,
+    shop: Shop,
+    tmp_path: Path,
+) -> None:
+    """Its partitions went to the other one meanwhile; its open transactions held some keys."""
+    topic = new_topic(partitions=4)
+    given = {
+        "topic": topic,
+        "group": f"frozen-{topic}",
+        "brokers": kafka.bootstrap_servers,
+        "database": shop.url,
+        "static_member": None,
+        "batch_size": 1,
+    }
+    count = "select count(*) from effect"
+    by_others = "select count(*) from effect where consumer not like 'member-0%%'"
+    with group(tmp_path, [given, given]) as started:
+        frozen = started[0].process
+        produce(topic, [Sent(f"m-{n}", n, key=f"k-{n % 50}") for n in range(600)])
+        wait_until(
+            lambda: shop.value(count) - shop.value(by_others) >= 50 and shop.value(by_others) >= 50,
+            "both are at work",
+            PATIENCE,
+        )
+        frozen.send_signal(signal.SIGSTOP)
+        produce(topic, [Sent(f"m-{n}", n, key=f"k-{n % 50}") for n in range(600, 1000)])
+        # Four keys at most are held by what the frozen one has open.
+        wait_until(lambda: shop.value(by_others) >= 500, "the other one goes on alone", PATIENCE)
+        frozen.send_signal(signal.SIGCONT)
+        wait_until(lambda: shop.value(count) >= 1000, "all have their effect", PATIENCE)
+        for member in started:
+            member.stop()
+    rows = shop.query("select ordering_key, number from effect order by effect_id")
+    assert sorted(number for _, number in rows) == list(range(1000))
+    by_key = defaultdict(list)
+    for key, number in rows:
+        by_key[key].append(number)
+    for numbers in by_key.values():
+        assert numbers == sorted(numbers)

@@ -186,7 +186,11 @@ async def test_results_are_kept_and_returned_to_who_asks(
     async with running(consumer):
         await until(lambda: settled(consumer) == 1, "it is processed")
     inbox = Inbox(shop.url, consumer="billing")
-    same = {"message_key": "a", "event_type": "order.created", "payload": b'{"number": 7}'}
+    same: dict[str, Any] = {
+        "message_key": "a",
+        "event_type": "order.created",
+        "payload": b'{"number": 7}',
+    }
     with shop.conn.transaction():
         known = inbox.receive(shop.conn, **same)
         other = inbox.receive(shop.conn, **{**same, "payload": b"{}"})

@@ -99,13 +99,13 @@ def test_twenty_kills_leave_each_effect_exactly_once(
         if n % 8 == 0:
             records.append(records[dice.randrange(max(0, len(records) - 500), len(records))])
     portion = -(-len(records) // KILLS)
-    given = {
+    given: dict[str, Any] = {
         "topic": topic,
         "group": f"killed-{topic}",
         "brokers": kafka.bootstrap_servers,
         "database": shop.url,
     }
-    members = [
+    members: list[dict[str, Any]] = [
         {**given, "static_member": None, "batch_size": 20},
         {**given, "static_member": "second", "batch_size": 1},
     ]
@@ -149,7 +149,7 @@ def test_frozen_member_that_wakes_up_repeats_nothing(
 ) -> None:
     """Its partitions went to the other one meanwhile; its open transactions held some keys."""
     topic = new_topic(partitions=4)
-    given = {
+    given: dict[str, Any] = {
         "topic": topic,
         "group": f"frozen-{topic}",
         "brokers": kafka.bootstrap_servers,

@@ -1,9 +1,9 @@
 """Every name that telemetry gives to the outside: metrics, spans, attributes, log fields (pure).
 
 Names of OpenTelemetry's semantic conventions are written out here, because a process that only has
-OpenTelemetry's API does not have the package of the conventions; a test compares them. Metrics:
-what is in `METRICS` is all there is; `docs/metrics.md` shows it, and a test keeps page, code and
-what a running relay exports the same.
+OpenTelemetry's API does not have the package of the conventions; a test compares them. A
+relay's metrics: what is in `METRICS` is all there is; `docs/metrics.md` shows it, and a test keeps
+page, code and what a running relay exports the same.
 """
 
 from __future__ import annotations
@@ -385,3 +385,44 @@ DELIVERY_BOUNDS = (
     *(300, 900, 3600, 14400, 86400),
 )
 """Upper bounds in seconds: from a wake-up to what waited over a weekend."""
+
+# --- Consumer -------------------------------------------------------------------------------------
+
+CONSUMER_METER = "outbox_bridge.consumer"
+"""The instrumentation scope of a consumer's metrics."""
+
+# OpenTelemetry's semantic conventions, messaging.
+CONSUMED_MESSAGES = "messaging.client.consumed.messages"
+"""Counter: records that came from Kafka, repeated ones included. By topic and group."""
+PROCESS_DURATION = "messaging.process.duration"
+"""Histogram, s: one message, or one batch, through inbox and handler. Also by error.type."""
+POLL = "poll"
+"""The operation's name in messaging.client.consumed.messages."""
+
+# Ours; all by messaging.destination.name and messaging.consumer.group.name.
+CONSUMER_PROCESSED = "outbox_bridge.consumer.processed"
+"""Counter: messages whose handler did its work, for the first time."""
+CONSUMER_DUPLICATES = "outbox_bridge.consumer.duplicates"
+"""Counter: messages that the inbox knew, absorbed."""
+CONSUMER_CONFLICTS = "outbox_bridge.consumer.conflicts"
+"""Counter: messages whose key stands for other content in the inbox."""
+CONSUMER_UNHANDLED = "outbox_bridge.consumer.unhandled"
+"""Counter: messages of types that no handler wants."""
+CONSUMER_RETRIES = "outbox_bridge.consumer.retries"
+"""Counter: failed tries; attribute `charged`: whether it counts against the message's attempts."""
+CONSUMER_DEAD_LETTERS = "outbox_bridge.consumer.dead_letters"
+"""Counter: messages sent to the dead-letter topic; attribute `code`."""
+CONSUMER_BLOCKED = "outbox_bridge.consumer.blocked"
+"""Counter: tries that left a key held up for want of a dead-letter topic; attribute `code`."""
+CONSUMER_REORDERINGS = "outbox_bridge.consumer.reorderings"
+"""Counter: new messages older, by outbox-id, than one of their key that was processed before."""
+CONSUMER_GAPS = "outbox_bridge.consumer.gaps"
+"""Counter: messages known to be missing; attribute `kind`: `expired`, or `sequence` of a key."""
+CONSUMER_LAG = "outbox_bridge.consumer.lag"
+"""Gauge: records of a partition that are not done with; attribute of the partition too."""
+CONSUMER_PENDING = "outbox_bridge.consumer.pending"
+"""Gauge: records fetched and not done with."""
+
+CHARGED = "charged"
+CODE = "code"
+KIND = "kind"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import LocalError
 from tests.bench import (
     apart,
+    consumer,
     drain,
     fair,
     large,
@@ -51,6 +52,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "large": large.run,
     "fair": fair.run,
     "retention": retention.run,
+    "consumer": consumer.run,
     "metrics": metering.run,
     "traces": traces.run,
 }

@@ -14,7 +14,7 @@ from bridge.errors import (
     TransactionStateError,
 )
 
-FAILED_TRANSACTION = "25P02"
+_FAILED_TRANSACTION = "25P02"
 
 
 def translate(error: psycopg.Error | UnicodeEncodeError, schema: str) -> OutboxError | None:
@@ -23,23 +23,25 @@ def translate(error: psycopg.Error | UnicodeEncodeError, schema: str) -> OutboxE
     None: lost connection, deadlock, serialization failure, time-outs, full disk …
     """
     if isinstance(error, UnicodeEncodeError):
-        return unencodable(error)
-    text = error.diag.message_primary or str(error)
+        return InvalidMessageError(
+            f"the connection's client_encoding ({error.encoding}) cannot carry "
+            f"{error.object[error.start : error.start + 20]!r}; set client_encoding to UTF8"
+        )
     if isinstance(error, errors.PipelineAborted):
-        return translate_state(FAILED_TRANSACTION, text, schema)
-    return translate_state(error.sqlstate, text, schema)
+        return _translate_state(_FAILED_TRANSACTION, str(error), schema)
+    return translate_driver_error(error, schema)
 
 
-def unencodable(error: UnicodeEncodeError) -> InvalidMessageError:
-    """Return the error for text that the connection's client encoding cannot carry."""
-    return InvalidMessageError(
-        f"the connection's client_encoding ({error.encoding}) cannot carry "
-        f"{error.object[error.start : error.start + 20]!r}; set client_encoding to UTF8"
-    )
+def translate_driver_error(error: BaseException | None, schema: str) -> OutboxError | None:
+    """Do what `translate` does for an error of psycopg, psycopg2 or asyncpg."""
+    # psycopg2 says pgcode; asyncpg's text is the server's message alone.
+    sqlstate = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    diagnostics = getattr(error, "diag", None)
+    text = getattr(diagnostics, "message_primary", None) or str(error)
+    return _translate_state(sqlstate, text, schema)
 
 
-def translate_state(sqlstate: str | None, text: str, schema: str) -> OutboxError | None:
-    """Do what `translate` does for the error of any driver: its SQLSTATE and the server's words."""
+def _translate_state(sqlstate: str | None, text: str, schema: str) -> OutboxError | None:
     match sqlstate:
         # undefined_table, invalid_schema_name, undefined_column
         case "42P01" | "3F000" | "42703":

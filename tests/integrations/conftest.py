@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+import tests.integrations.django_project  # noqa: F401 - configures Django before tests import it
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -64,7 +64,7 @@ async def test_without_a_transaction_it_is_refused(pool: Pool, observer: Connect
 async def test_closed_released_and_busy_connections_are_refused(
     pool: Pool, outbox_url: str, observer: Connection
 ) -> None:
-    one = {**fields("a"), "payload": {}}
+    one: dict[str, Any] = {**fields("a"), "payload": {}}
     async with pool.acquire() as conn:
         transaction = conn.transaction()
         await transaction.start()

@@ -175,7 +175,7 @@ async def test_what_is_neither_session_nor_connection_is_refused(target: Any) ->
 
 async def test_wrong_colour_and_engines_get_a_hint(engine: Engine, async_url: str) -> None:
     async_engine = create_async_engine(async_url)
-    one = {**fields(), "payload": {}}
+    one: dict[str, Any] = {**fields(), "payload": {}}
     wrong: Any
     for wrong in (engine, async_engine):
         with pytest.raises(TransactionStateError, match=r"engine\.begin\(\)"):

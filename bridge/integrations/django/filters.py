@@ -9,6 +9,7 @@ from django.db import connections
 from django.db.models.expressions import RawSQL
 
 from bridge.integrations.django.models import outbox_table
+from bridge.lifecycle import Status
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
 
     from bridge.integrations.django.models import OutboxMessage
 
-_SIDE_TABLES = {"unsent": "app_outbox_queue", "failed": "app_outbox_failed"}
+_UNSENT, _FAILED = "unsent", "failed"
 
 
 class StateFilter(SimpleListFilter):
-    """Unsent and failed rows, found by their side tables: `status` is in no index."""
+    """Unsent and failed rows, found by the side tables: `status` is in no index.
+
+    Those are hints, so the status itself has the last word.
+    """
 
     title = "state"
     parameter_name = "state"
@@ -32,7 +36,7 @@ class StateFilter(SimpleListFilter):
         model_admin: ModelAdmin[Any],  # noqa: ARG002 - see above
     ) -> list[tuple[str, str]]:
         """Name the choices."""
-        return [("unsent", "Unsent"), ("failed", "Failed")]
+        return [(_UNSENT, "Unsent"), (_FAILED, "Failed")]
 
     def queryset(
         self,
@@ -40,10 +44,20 @@ class StateFilter(SimpleListFilter):
         queryset: QuerySet[OutboxMessage],
     ) -> QuerySet[OutboxMessage]:
         """Narrow the rows."""
-        table = _SIDE_TABLES.get(self.value() or "")
-        if table is None:
+        quote = connections[queryset.db].ops.quote_name
+        if self.value() == _UNSENT:
+            queue, claim = (
+                quote(outbox_table(f"app_outbox_{name}")) for name in ("queue", "claim")
+            )
+            ids = (
+                f"select outbox_id from {queue} "  # noqa: S608 - names of tables, no values
+                f"union all select unnest(outbox_ids) from {claim}"
+            )
+            statuses = [Status.PENDING, Status.PROCESSING]
+        elif self.value() == _FAILED:
+            ids = f"select outbox_id from {quote(outbox_table('app_outbox_failed'))}"  # noqa: S608
+            statuses = [Status.FAILED]
+        else:
             return queryset
-        quoted = connections[queryset.db].ops.quote_name(outbox_table(table))
-        # A table's name, no value: nothing of the request is in it.
-        ids = RawSQL(f"select outbox_id from {quoted}", ())  # noqa: S608, S611
-        return queryset.filter(outbox_id__in=ids)
+        # Nothing of the request is in the text.
+        return queryset.filter(outbox_id__in=RawSQL(ids, ()), status__in=statuses)  # noqa: S611

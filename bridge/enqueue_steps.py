@@ -43,12 +43,17 @@ Steps = Generator[Step, list[Row], T]
 def run_steps(steps: Steps[T], execute: Callable[[Step], list[Row]]) -> T:
     """Run the statements by `execute`, which returns their rows as tuples; bytea may be any buffer.
 
-    What `execute` raises reaches the caller as it is.
+    What `execute` raises reaches the caller as it is, once the steps have heard of it.
     """
     try:
         step = next(steps)
         while True:
-            step = steps.send(execute(step))
+            try:
+                rows = execute(step)
+            except BaseException as error:
+                steps.throw(error)
+                raise
+            step = steps.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
 
@@ -58,7 +63,12 @@ async def run_steps_async(steps: Steps[T], execute: Callable[[Step], Awaitable[l
     try:
         step = next(steps)
         while True:
-            step = steps.send(await execute(step))
+            try:
+                rows = await execute(step)
+            except BaseException as error:
+                steps.throw(error)
+                raise
+            step = steps.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
 

@@ -333,6 +333,17 @@ begin
         end;
     elsif wanted_action = 'replay' and target.headers ->> 'outbox-replay-id' = options ->> 'replay_id' then
         return 'replay target was replayed under this id already';
+    elsif wanted_action = 'edit' and exists (
+        select
+        from jsonb_each(options -> 'headers') as h (name, value)
+        where
+            h.name = ''
+            or jsonb_typeof(h.value) <> 'string'
+            or lower(h.name collate "C") = any (
+                array['outbox-id', 'event-type', 'idempotency-key', 'content-type', 'outbox-attempt']
+            )
+    ) then
+        return 'edit sets a header that is written by the relay, has no name or is no string';
     elsif wanted_action = 'edit' and not coalesce((options ->> 'new_payload')::boolean, false) then
         headers_after := (target.headers || coalesce(options -> 'headers', '{}'))
             - coalesce((select array_agg(d.name) from jsonb_array_elements_text(options -> 'drop_headers') as d (name)), '{}');
@@ -413,7 +424,9 @@ declare
     becomes jsonb;
     has_new_payload boolean := coalesce((options ->> 'new_payload')::boolean, false);
     keep_payload boolean := coalesce((options ->> 'keep_payload')::boolean, false);
-    spacing interval := coalesce((options ->> 'spacing_seconds')::double precision, 0) * interval '1 second';
+    -- A replay is never without an id and a rate: 100 rows a second unless another one is given.
+    replay_id text := coalesce(options ->> 'replay_id', gen_random_uuid()::text);
+    spacing interval := coalesce((options ->> 'spacing_seconds')::double precision, 0.01) * interval '1 second';
     dropped text[] := array(select d.name from jsonb_array_elements_text(options -> 'drop_headers') as d (name));
     is_relay text := current_setting('outbox_bridge.session', true);
     claims uuid[] := '{}';
@@ -491,7 +504,7 @@ begin
             update :"schema".app_outbox as o
             set
                 status = 'PENDING',
-                headers = o.headers || jsonb_build_object('outbox-replay-id', options ->> 'replay_id'),
+                headers = o.headers || jsonb_build_object('outbox-replay-id', replay_id),
                 retry_count = 0,
                 next_run_at = now() + changed * spacing,
                 claim_id = null,

@@ -287,11 +287,16 @@ def test_receiver_that_is_down_neither_holds_the_relay_up_nor_floods_its_log(
     topic: str,
     deaf_endpoint: str,
 ) -> None:
-    endpoint = deaf_endpoint if kind == "deaf" else "http://127.0.0.1:9"
+    given = {"OTEL_EXPORTER_OTLP_ENDPOINT": deaf_endpoint}
+    if kind == "refusing":  # and is given up at once, so that each span has its own complaint
+        given = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5",
+        }
     ids = [add(outbox, topic, traceparent(n)) for n in range(1, 4)]
     relay = start_relay(
         env={
-            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            **given,
             "OTEL_BSP_SCHEDULE_DELAY": "10",
             "OTEL_BSP_MAX_QUEUE_SIZE": "4",
             "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1",
@@ -309,7 +314,7 @@ def test_receiver_that_is_down_neither_holds_the_relay_up_nor_floods_its_log(
     assert report["sent"] == len(ids)
     assert time.monotonic() - began < 20  # of 25 s that it may drain
     complaints = [line for line in relay.log if line["level"] in {"warning", "error"}]
-    assert 1 <= len(complaints) <= 8, complaints
+    assert 1 <= len(complaints) <= 6, complaints
 
 
 def test_relay_goes_on_without_traces_where_they_cannot_be_set_up(

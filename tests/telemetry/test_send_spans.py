@@ -16,6 +16,7 @@ from bridge.telemetry import names
 from tests.fixtures.kafka import silent
 from tests.fixtures.otlp import ROOT
 from tests.fixtures.postgres import on_one_server
+from tests.fixtures.relays import RANDOM_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,8 +82,9 @@ def test_send_span_links_sampled_messages_and_tells_their_wait(
         add(outbox, topic, traceparent(number))
     for number in range(4, 7):
         add(outbox, topic, traceparent(number, sampled=False))
-    run_relay(env=collector.env())
-    (span,) = collector.wait_for(1)
+    # Long: what is there at the end is sent at the end.
+    run_relay(env=collector.env(OTEL_BSP_SCHEDULE_DELAY="60000"))
+    (span,) = collector.spans()
     assert (span.name, span.kind, span.service) == (
         f"send {topic}",
         "CLIENT",
@@ -216,6 +218,37 @@ def test_refused_message_fails_its_span_and_its_log_line_names_the_trace(
     assert line["trace_id"] == f"{8:032x}"
     shown = run_cli("show", str(large)).stdout
     assert f"{8:032x}" in shown.split("header")[0]
+
+
+def test_large_payload_and_dead_letter_have_spans_of_their_own(
+    outbox: Outbox,
+    run_relay: RunRelayFunction,
+    new_topic: NewTopicFunction,
+    consume: ConsumeFunction,
+    collector: Collector,
+) -> None:
+    topic, dead = new_topic("orders", config={"max.message.bytes": "200000"}), new_topic("dead")
+    # The first is fetched apart from its claim; the second is over the topic's limit.
+    for number, size in ((1, 100_000), (2, 400_000)):
+        outbox.execute(
+            "insert into app_outbox (message_key, event_type, destination, payload_json, headers) "
+            f"select %s, 'e', %s, ({RANDOM_TEXT})::json, %s",
+            f"k{number}",
+            topic,
+            size,
+            json.dumps({"traceparent": traceparent(number)}),
+        )
+    routes = [{"destination": topic, "dead_letter": dead}]
+    report = run_relay(
+        env=collector.env(), routes=json.dumps(routes), relay_inline_payload_bytes=8192
+    )
+    assert (report["sent"], report["failed"]) == (1, 1)
+    (letter,) = consume(dead)
+    assert letter.headers["traceparent"] == traceparent(2)
+    ended = {(span.linked[0][0], span.name): span.status for span in collector.spans("send")}
+    assert ended[f"{1:032x}", f"send {topic}"] == 0
+    assert ended[f"{2:032x}", f"send {topic}"] == 2  # STATUS_CODE_ERROR
+    assert ended[f"{2:032x}", f"send {dead}"] == 0
 
 
 @pytest.mark.parametrize("instrumented", [False, True], ids=["plain", "instrumented"])

@@ -210,6 +210,18 @@ def _contexts(found: Mapping[str, str], *, as_child: bool) -> tuple[Context, Spa
     return here, creation
 
 
+def creation_attributes(destination: str, event_type: str, message_key: str) -> Attributes:
+    """Return the attributes of a `create` span."""
+    return {
+        names.MESSAGING_SYSTEM: names.KAFKA,
+        names.MESSAGING_OPERATION_NAME: names.CREATE,
+        names.MESSAGING_OPERATION_TYPE: names.CREATE,
+        names.MESSAGING_DESTINATION_NAME: destination,
+        names.OUTBOX_EVENT_TYPE: event_type,
+        names.OUTBOX_MESSAGE_KEY: message_key,
+    }
+
+
 def _attributes(topic: str, group: str | None, client_id: str | None) -> Attributes:
     attributes: Attributes = {
         names.MESSAGING_SYSTEM: names.KAFKA,

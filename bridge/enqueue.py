@@ -23,7 +23,7 @@ from bridge.enqueue_steps import EnqueueResult, Steps, write_many, write_one
 from bridge.errors import InvalidMessageError
 from bridge.message import Message
 from bridge.payload import DEFAULT_MAX_PAYLOAD_BYTES
-from bridge.telemetry.context import current_context
+from bridge.telemetry.creation import Creations
 from bridge.transaction_state import (
     AsyncTarget,
     SyncTarget,
@@ -93,8 +93,9 @@ def enqueue(
     connection = connection_of(conn)
     _prepare(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    draft = check_message(message, current_context(), max_payload_bytes)
-    return _run(connection, write_one(draft, rule, schema), schema)
+    with Creations() as creations:
+        draft = check_message(message, creations.begin(message), max_payload_bytes)
+    return _run(connection, creations.around(write_one(draft, rule, schema)), schema)
 
 
 def enqueue_many(
@@ -117,10 +118,11 @@ def enqueue_many(
     connection = connection_of(conn)
     alone = _prepare(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    drafts = _check_all(messages, max_payload_bytes)
+    with Creations() as creations:
+        drafts = _check_all(messages, max_payload_bytes, creations)
     if not drafts:
         return []
-    steps = write_many(drafts, rule, schema, savepoint=not alone)
+    steps = creations.around(write_many(drafts, rule, schema, savepoint=not alone))
     if alone:
         with connection.transaction():
             return _run(connection, steps, schema, many=True)
@@ -160,8 +162,9 @@ async def enqueue_async(
     connection = async_connection_of(conn)
     await _prepare_async(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    draft = check_message(message, current_context(), max_payload_bytes)
-    return await _run_async(connection, write_one(draft, rule, schema), schema)
+    with Creations() as creations:
+        draft = check_message(message, creations.begin(message), max_payload_bytes)
+    return await _run_async(connection, creations.around(write_one(draft, rule, schema)), schema)
 
 
 async def enqueue_many_async(
@@ -178,10 +181,11 @@ async def enqueue_many_async(
     connection = async_connection_of(conn)
     alone = await _prepare_async(connection, allow_autocommit=allow_autocommit)
     rule = DuplicateRule.checked(on_duplicate, ignore)
-    drafts = _check_all(messages, max_payload_bytes)
+    with Creations() as creations:
+        drafts = _check_all(messages, max_payload_bytes, creations)
     if not drafts:
         return []
-    steps = write_many(drafts, rule, schema, savepoint=not alone)
+    steps = creations.around(write_many(drafts, rule, schema, savepoint=not alone))
     if alone:
         async with connection.transaction():
             return await _run_async(connection, steps, schema, many=True)
@@ -189,19 +193,18 @@ async def enqueue_many_async(
 
 
 def _check_all(
-    messages: Iterable[Message | Mapping[str, Any]], max_payload_bytes: int
+    messages: Iterable[Message | Mapping[str, Any]], max_payload_bytes: int, creations: Creations
 ) -> Sequence[Draft]:
     if isinstance(messages, (str, bytes, Mapping)):
         raise InvalidMessageError(
             f"messages must be a list of Message, not {type(messages).__name__}"
         )
-    context = current_context()
     drafts = []
     for index, message in enumerate(messages):
         try:
             if not isinstance(message, Message):
                 message = _message_of(message)  # noqa: PLW2901 - both kinds are one from here on
-            drafts.append(check_message(message, context, max_payload_bytes))
+            drafts.append(check_message(message, creations.begin(message), max_payload_bytes))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"messages[{index}]: {error}") from error
     return drafts
@@ -240,8 +243,13 @@ def _run(conn: psycopg.Connection[Any], steps: Steps[T], schema: str, *, many: b
     try:
         step = next(steps)
         while True:
-            cursor.execute(step.statement, step.parameters)
-            step = steps.send(cursor.fetchall() if step.returns_rows else [])
+            try:
+                cursor.execute(step.statement, step.parameters)
+                rows = cursor.fetchall() if step.returns_rows else []
+            except BaseException as error:
+                steps.throw(error)  # raises it again, once the steps have heard of it
+                raise
+            step = steps.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
     except (psycopg.Error, UnicodeEncodeError) as error:
@@ -260,8 +268,13 @@ async def _run_async(
     try:
         step = next(steps)
         while True:
-            await cursor.execute(step.statement, step.parameters)
-            step = steps.send(await cursor.fetchall() if step.returns_rows else [])
+            try:
+                await cursor.execute(step.statement, step.parameters)
+                rows = await cursor.fetchall() if step.returns_rows else []
+            except BaseException as error:
+                steps.throw(error)  # raises it again, once the steps have heard of it
+                raise
+            step = steps.send(rows)
     except StopIteration as end:
         return cast("T", end.value)
     except (psycopg.Error, UnicodeEncodeError) as error:

@@ -30,6 +30,11 @@ def current_context() -> Mapping[str, str]:
         propagate.inject(carrier)
     except Exception:  # noqa: BLE001 - a third party's propagator
         return {}
+    return usable(carrier)
+
+
+def usable(carrier: Mapping[Any, Any]) -> dict[str, str]:
+    """Return what of a propagator's headers a row can carry."""
     return {
         name: value
         for name, value in carrier.items()

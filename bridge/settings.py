@@ -319,6 +319,31 @@ def is_color_wanted() -> bool:
     return not os.environ.get("NO_COLOR")
 
 
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def are_traces_wanted(service: str) -> bool:
+    """Tell whether OpenTelemetry's variables ask for traces; fill in what they leave open.
+
+    They do where OTEL_TRACES_EXPORTER names an exporter, or an OTLP endpoint is given, unless
+    OTEL_SDK_DISABLED is true. As a distribution of OpenTelemetry does, sets what is not set, for
+    the SDK to read: the exporter `otlp`, its protocol `http/protobuf`, the service's name.
+    """
+    given = os.environ
+    exporter = given.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    asked = bool(exporter) or any(given.get(name) for name in _ENDPOINTS)
+    is_disabled = given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if not asked or exporter == "none" or is_disabled:
+        return False
+    defaults = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    if "service.name=" not in given.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        defaults["OTEL_SERVICE_NAME"] = service
+    for name, value in defaults.items():
+        if not given.get(name):
+            given[name] = value
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
     """What systemd (or another that speaks its protocol) asks of this process.

@@ -76,12 +76,23 @@ def relay(
     )
     # Loads the Kafka client; `--help` must not wait for it.
     from bridge.relay.supervisor import run_relay  # noqa: PLC0415 - see above
-    from bridge.settings import is_color_wanted  # noqa: PLC0415 - see above
+    from bridge.settings import are_traces_wanted, is_color_wanted  # noqa: PLC0415 - see above
     from bridge.telemetry.logging import configure_logging  # noqa: PLC0415 - see above
 
     configure_logging(settings.log.level, settings.log.format, colors=is_color_wanted())
+    tracing = None
+    if are_traces_wanted("outbox-bridge-relay"):
+        from bridge.telemetry.sdk import start_tracing  # noqa: PLC0415 - only where it is wanted
+
+        tracing = start_tracing()
     _spare_the_collector()
-    report = run_relay(settings, until_empty=until_empty, once=once, limit=limit)
+    report = run_relay(
+        settings,
+        until_empty=until_empty,
+        once=once,
+        limit=limit,
+        flush=tracing.close if tracing is not None else None,
+    )
     output = Output(as_json=as_json)
     if as_json:
         output.json(report.as_dict())

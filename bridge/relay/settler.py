@@ -17,6 +17,7 @@ from bridge.lifecycle import ErrorCode
 from bridge.message import MAX_ERROR_CODE, MAX_ERROR_MESSAGE
 from bridge.relay.batch import Ack, Batch, Letter, Refusal, Suspect, Unsent
 from bridge.relay.settlement import Failed, Failure, Settlement
+from bridge.telemetry.context import message_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -175,19 +176,19 @@ class Settler:
                 [Letter(one.outbox_id, one.code, one.reason, one.batch) for one in result.to_bury]
             )
         still_here = {one.outbox_id for one in (*result.held, *result.to_bury)}
-        self._log_failures(failures, result)
+        self._log_failures(result)
         self._leave([(f.outbox_id, f.batch) for f in failures if f.outbox_id not in still_here])
 
-    def _log_failures(self, failures: Sequence[Failure], result: Failed) -> None:
-        charged = [failure for failure in failures if failure.delay is None]
-        if charged and (result.retried or result.failed):
+    def _log_failures(self, result: Failed) -> None:
+        first = result.first
+        if first is not None:
             self._log.warning(
                 "not delivered",
                 rows=result.retried + result.failed,
                 failed=result.failed,
-                first_outbox_id=charged[0].outbox_id,
-                code=charged[0].code,
-                reason=charged[0].reason,
+                code=first.code,
+                reason=first.reason,
+                **message_fields(first.outbox_id, first.message_key, first.traceparent),
             )
 
     def _release(self, unsent: Sequence[Unsent]) -> None:

@@ -31,6 +31,7 @@ from bridge.relay.settler import Settler
 from bridge.relay.tally import RelayReport
 from bridge.retry import Backoff
 from bridge.settings import service_manager
+from bridge.telemetry.context import is_loaded, uninstrumented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,27 +39,51 @@ if TYPE_CHECKING:
 
     from bridge.relay.publisher import Publisher
     from bridge.settings import Settings
+    from bridge.telemetry.sending import SendSpans
 
 _TICK = 0.1
 _PURGE_WAIT = 1.0
 _LEAVE_WAIT = 5.0
 """Seconds beyond the drain time-out, or the second signal, that the end itself may take."""
+_SPANS_WAIT = 1.0
+"""Seconds that the end waits for spans to be made; they wait for nobody."""
+_SHORTEST_FLUSH = 0.5
+_LONGEST_FLUSH = 5.0
+"""Seconds that the end waits for telemetry to be sent; a receiver that is down costs no more."""
 _KAFKA_PATIENCE = 30.0
 """Seconds that a run with an end waits for Kafka to answer at all; others wait for ever."""
 
 
 def run_relay(
-    settings: Settings, *, until_empty: bool = False, once: bool = False, limit: int | None = None
+    settings: Settings,
+    *,
+    until_empty: bool = False,
+    once: bool = False,
+    limit: int | None = None,
+    flush: Callable[[float], object] | None = None,
 ) -> RelayReport:
     """Run one relay in this process until its end or a signal.
 
     The first SIGTERM or SIGINT drains, the second forces. `until_empty` ends when no row is due,
-    none is in flight and all are settled; `once` claims one batch of at most `limit` rows. Raises
-    OutboxError where the relay cannot start or go on; what it had claimed is given back.
+    none is in flight and all are settled; `once` claims one batch of at most `limit` rows. `flush`
+    is called at the end with the seconds it may take to send telemetry. Raises OutboxError where
+    the relay cannot start or go on; what it had claimed is given back.
     """
     relay = Relay(settings, Run(until_empty=until_empty, once=once, limit=limit))
     with _signals(relay):
-        return relay.run()
+        try:
+            return relay.run()
+        finally:
+            if flush is not None:
+                flush(relay.time_to_flush())
+
+
+def _spans(relay: str) -> SendSpans | None:
+    if not is_loaded():
+        return None
+    from bridge.telemetry.sending import send_spans  # noqa: PLC0415 - only where it is in use
+
+    return send_spans(relay)
 
 
 @contextmanager
@@ -137,6 +162,7 @@ class Relay:
             settings, self._chores, self._registration, self._report, self._claimer.walk_soon
         )
         self._maintenance = Maintenance(settings, self._chores, self._registration, rescuer)
+        self._spans = _spans(relay.name)
 
     @property
     def is_stopping(self) -> bool:
@@ -155,6 +181,11 @@ class Relay:
         self._latest = min(self._latest, time.monotonic())
         self._stopping.set()
 
+    def time_to_flush(self) -> float:
+        """Return how many seconds telemetry may take at the end: of the drain time-out, few."""
+        left = self._latest - time.monotonic()
+        return min(_LONGEST_FLUSH, max(_SHORTEST_FLUSH, left))
+
     def run(self) -> RelayReport:
         """Run until stopped; raises OutboxError where the relay cannot start or go on."""
         sessions = (self._claims, self._settles, self._payloads, self._chores)
@@ -172,6 +203,7 @@ class Relay:
                 admission=self._admission,
                 breakers=self._breakers,
                 on_failure=lambda error: self._fail("poll", error),
+                spans=self._spans,
             )
             if self._await_kafka():
                 self._registration.start()
@@ -217,6 +249,8 @@ class Relay:
     def _work(self) -> None:
         relay = self._settings.relay
         outlet, watch = self._outlet, self._outlet.watch
+        if self._spans is not None:
+            self._spans.start()
         settler = Settler(
             self._settlement,
             self._flight,
@@ -255,6 +289,8 @@ class Relay:
         outlet.producers.finish()
         for thread in outlet.producers.threads():
             self._await(thread)
+        if self._spans is not None:
+            self._spans.finish(_SPANS_WAIT)
         self._maintenance.stop.set()
         self._await(maintain)
         if not drained:
@@ -309,7 +345,8 @@ class Relay:
 
         def stage() -> None:
             try:
-                work()
+                with uninstrumented():
+                    work()
             except BaseException as error:  # noqa: BLE001 - a stage must never die silently
                 self._fail(name, error)
             finally:

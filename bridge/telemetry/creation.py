@@ -5,13 +5,12 @@ Like `bridge.telemetry.context`, loads OpenTelemetry's API only in a process tha
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from bridge.telemetry import names
-from bridge.telemetry.context import current_context, usable
+from bridge.telemetry.context import current_context, is_loaded, usable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -60,7 +59,7 @@ class Creations:
         self._starts_spans = False
 
     def __enter__(self) -> Self:
-        if "opentelemetry.context" in sys.modules:
+        if is_loaded():
             self._context = current_context()
             with suppress(Exception):  # a third party's provider
                 self._starts_spans = _starts_spans()

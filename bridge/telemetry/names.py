@@ -61,6 +61,8 @@ OUTBOX_TRANSIT = "outbox.transit"
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 BAGGAGE = "baggage"
+SAMPLED = frozenset("13579bdfBDF")
+"""Last characters of a traceparent whose flags say sampled."""
 
 # Log fields of a line that is about one message, or within one span.
 LOG_TRACE_ID = "trace_id"

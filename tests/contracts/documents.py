@@ -1,4 +1,4 @@
-"""The contracts as consumers read them: AsyncAPI document, JSON Schemas, and what refers to what."""
+"""The contracts as consumers read them: AsyncAPI document and JSON Schemas."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def test_records_of_every_kind_have_the_headers_that_the_contract_says(
     enqueue(outbox, message_key="json", payload={"a": 1}, **common)
     enqueue(outbox, message_key="ä" * 200, payload=[], ordering_key="k" * 200, **common)
     enqueue(outbox, message_key="tombstone", payload=None, **common)
-    enqueue(
-        outbox, message_key="bytes", payload=b"\x00", content_type="application/avro", **common
-    )
+    enqueue(outbox, message_key="bytes", payload=b"\x00", content_type="application/avro", **common)
     enqueue(
         outbox,
         message_key="traced",
@@ -118,9 +116,7 @@ def test_the_shops_events_honour_the_contract_and_others_do_not(
         destination=orders,
         payload={**placed.model_dump(), "amount_cents": 4.9},
     )
-    enqueue(
-        outbox, message_key="unknown", event_type="order.lost", destination=orders, payload={}
-    )
+    enqueue(outbox, message_key="unknown", event_type="order.lost", destination=orders, payload={})
 
     run_relay()
 

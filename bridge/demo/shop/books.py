@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -14,6 +14,8 @@ from bridge.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
 
 _PATIENCE_SECONDS = 60.0
 _AGAIN_SECONDS = 0.2
@@ -91,9 +93,7 @@ class Books:
         while self._open:
             self._open.popitem()[1].close()
 
-    def _rows(
-        self, url: str, name: str, parameters: Mapping[str, Any] | None = None
-    ) -> list[Any]:
+    def _rows(self, url: str, name: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
         return self._with(
             url, lambda conn: conn.execute(statement(name), parameters or {}).fetchall()
         )
@@ -101,7 +101,7 @@ class Books:
     def _run(self, url: str, name: str, parameters: Mapping[str, Any]) -> int:
         return self._with(url, lambda conn: conn.execute(statement(name), parameters).rowcount)
 
-    def _with(self, url: str, action: Callable[[psycopg.Connection[Any]], Any]) -> Any:
+    def _with(self, url: str, action: Callable[[psycopg.Connection[Any]], T]) -> T:
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:

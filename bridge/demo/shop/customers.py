@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ITEMS = ("tea", "coffee", "cocoa", "mate")
 SOLD_OUT = "truffle"
-"""An item of which nothing is left, so that an order for it fails after everything else was done."""
+"""Nothing of it is left, so an order for it fails after everything else was done."""
 _NAMES = ("Ada", "Bo", "Cem", "Dora", "Emil", "Fay", "Gus", "Hana", "Ivo", "June")
 _ASK_SECONDS = 10.0
 _AGAIN_SECONDS = 0.1

@@ -107,8 +107,8 @@ class Member:
                 self._failures += 1
         if self._failures > _MOST_FAILURES:
             raise OutboxError(
-                f"the demo's {self.name} ended by itself {self._failures} times, now with exit code "
-                f"{code}; {self._log} ends:\n{process.log_tail()}"
+                f"the demo's {self.name} ended by itself {self._failures} times, now with exit "
+                f"code {code}; {self._log} ends:\n{process.log_tail()}"
             )
         if time.monotonic() < self._not_before:
             return False

@@ -10,25 +10,27 @@ rolled back. Asked twice for one order, both answer the second time with what is
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import httpx
+import psycopg
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import create_engine, update
-from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 import bridge
 from bridge.demo.shop.events import ORDER_PLACED, OrderPlaced
-from bridge.demo.shop.serving import arguments, serve
+from bridge.demo.shop.serving import arguments, new_app, serve
 from bridge.demo.shop.shop_tables import Order, Stock
 from bridge.settings import load_settings
 
 CURRENCY = "EUR"
-NAIVE, OUTBOX = "naive", "outbox"
+NAIVE: Final = "naive"
+OUTBOX: Final = "outbox"
 Way = Literal["naive", "outbox"]
 
 
@@ -114,7 +116,7 @@ def _take_from_stock(session: Session, new: NewOrder) -> None:
 
 def order_service(desk: OrderDesk) -> FastAPI:
     """Return the service: 201 accepted, 200 accepted before, 409 sold out, 503 or 504 try again."""
-    app = FastAPI(title="Order service")
+    app = new_app("Order service")
 
     @app.post("/orders", status_code=201)
     def place(new: NewOrder, response: Response) -> dict[str, str]:
@@ -143,16 +145,18 @@ def order_service(desk: OrderDesk) -> FastAPI:
     return app
 
 
-def open_engine(url: str) -> Engine:
-    """Return SQLAlchemy's engine for one of libpq's URLs; connections are tried before use."""
-    return create_engine(make_url(url).set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+def open_engine(url: str | None) -> Engine:
+    """Return SQLAlchemy's engine for a libpq connection string; tries connections before use."""
+    return create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(url or ""), pool_pre_ping=True
+    )
 
 
 def main() -> None:
     """Serve until asked to end."""
     told = arguments()
     desk = OrderDesk(
-        open_engine(load_settings().database_url or ""),
+        open_engine(load_settings().database_url),
         destination=told["destination"],
         payments=httpx.Client(base_url=told["payment_api"], timeout=told["api_seconds"]),
     )

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from bridge.demo.shop.payment_store import KeyReusedError, PaymentStore
-from bridge.demo.shop.serving import arguments, serve
+from bridge.demo.shop.serving import arguments, new_app, serve
 from bridge.settings import load_settings
 
 
@@ -41,7 +41,7 @@ class Fault(BaseModel):
 
 def payment_api(store: PaymentStore) -> FastAPI:
     """Return the API over this store."""
-    app = FastAPI(title="Payment API")
+    app = new_app("Payment API")
 
     @app.post("/{account}/charges", status_code=201)
     async def charge(

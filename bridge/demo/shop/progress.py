@@ -28,5 +28,7 @@ class ShopProgress:
         return []
 
     def states(self) -> tuple[str, dict[str, str]]:
-        """Return the state of each process."""
-        return "processes", self.members
+        """Return how many processes are up, and the state of each other one."""
+        up = sum(state == "up" for state in self.members.values())
+        others = {name: state for name, state in self.members.items() if state != "up"}
+        return "processes", {str(up): "up", **others}

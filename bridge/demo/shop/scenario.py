@@ -75,9 +75,7 @@ def run_shop(settings: Settings, *, orders: int, keep: bool, screen: Screen) -> 
             checks = judge(figures)
             for check in checks:
                 screen.check(check.text, holds=check.holds)
-            return Result(
-                figures, checks, draw(find_trace(stage)), stage.folder if keep else None
-            )
+            return Result(figures, checks, draw(find_trace(stage)), stage.folder if keep else None)
 
 
 class _Play:
@@ -124,15 +122,19 @@ class _Play:
         stage.customers.answers = Answers()
         charges = [order for order, account in stage.books.charges() if account == NAIVE]
         accepted = set(self._naive.accepted)
-        for order in sorted(set(charges) - accepted):
-            screen.note(f"order {order}: rolled back, and charged all the same")
+        lost = sorted(set(charges) - accepted)
+        screen.note(f"rolled back, and charged all the same: {', '.join(lost) or 'none'}")
+        screen.note("a rollback takes back the order, but not the call")
         for order in sorted({one for one in charges if charges.count(one) > 1}):
             screen.note(f"order {order}: no answer, so it was asked again, and charged twice")
+        screen.note("a call without an answer may have charged or not: nobody can tell")
 
     def _with_the_outbox(self) -> None:
         screen, stage = self._screen, self._stage
         screen.act(3, "the same with the outbox: order and message in one transaction, no call")
-        screen.note("the payment service gets the message from Kafka and calls the API with its key")
+        screen.note(
+            "the payment service gets the message from Kafka and calls the API with its key"
+        )
         self._place(wishes("calm", _FEW, _FEW_DECLINED), path="/orders", rate=_CALM_RATE)
         self._finish_placing()
         self._until(self._all_told, _PATIENCE_SECONDS, "every customer is told")
@@ -174,9 +176,10 @@ class _Play:
             relay.kill()
         relay.start()
         self._screen.note(
-            f"relay-shop killed (SIGKILL) with {rows} rows in flight, and started again: they go "
-            "out once more, with the same keys"
+            f"relay-shop killed (SIGKILL) while it had handed {_rows(rows)} to Kafka and not noted "
+            "Kafka's answer"
         )
+        self._screen.note("started again it takes them back and sends them again: same keys")
         self._finish_placing()
 
     def _kill_the_payment_service(self, part: Sequence[Wish]) -> None:
@@ -289,3 +292,7 @@ class _Play:
             progress.notifications = len(books.notifications())
         progress.members = {name: one.state for name, one in stage.company.members.items()}
         self._screen.show(progress)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime  # noqa: TC003 - SQLAlchemy reads annotations at run time
 
 from sqlalchemy import DateTime, String, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -23,9 +23,7 @@ class Order(Table):
     item: Mapped[str] = mapped_column(String(100))
     quantity: Mapped[int]
     amount_cents: Mapped[int]
-    placed_at: Mapped[datetime] = mapped_column(
-        DateTime(timezone=True), server_default=func.now()
-    )
+    placed_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
 
 
 class Stock(Table):

@@ -22,6 +22,7 @@ from bridge.demo.shop.books import Books, Urls
 from bridge.demo.shop.customers import ITEMS, SOLD_OUT, Customers
 from bridge.demo.shop.members import Company, Member
 from bridge.demo.shop.order_service import open_engine
+from bridge.demo.shop.serving import HEALTH_PATH
 from bridge.demo.shop.shop_tables import Stock, Table
 from bridge.demo.shop.statements import statement
 from bridge.demo.shop.trace_collector import TraceCollector
@@ -203,16 +204,14 @@ def _members(
             }
         )
 
-    def service(
-        name: str, url: str, told: Mapping[str, Any], port: int | None = None
-    ) -> Member:
+    def service(name: str, url: str, told: Mapping[str, Any], port: int | None = None) -> Member:
         module = f"bridge.demo.shop.{name.replace('-', '_')}"
         return Member(
             name,
             [sys.executable, "-m", module, orjson.dumps(told).decode()],
             folder=folder,
             environment=environment(name, url),
-            health=f"http://{LOOPBACK}:{port}/health" if port else None,
+            health=f"http://{LOOPBACK}:{port}{HEALTH_PATH}" if port else None,
         )
 
     def relay(name: str, url: str) -> Member:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.message import HEADER_IDEMPOTENCY_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.2
@@ -55,7 +51,7 @@ def _read(consumer: Consumer, topic: str) -> list[str]:
             continue
         error = message.error()
         if error is None:
-            keys.append(_key(message.headers()))
+            keys.append(_key(message))
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - so named by the client
             unread.discard(message.partition() or 0)
         elif not error.retriable():
@@ -63,6 +59,6 @@ def _read(consumer: Consumer, topic: str) -> list[str]:
     return keys
 
 
-def _key(headers: Sequence[tuple[str, bytes | str | None]] | None) -> str:
-    found = dict(headers or ()).get(HEADER_IDEMPOTENCY_KEY)
+def _key(message: Message) -> str:
+    found = dict(message.headers() or ()).get(HEADER_IDEMPOTENCY_KEY)
     return found.decode() if isinstance(found, bytes) else str(found)

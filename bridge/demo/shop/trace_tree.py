@@ -133,4 +133,8 @@ def _title(branch: Branch) -> str:
 
 
 def _ms(nanoseconds: int) -> str:
-    return f"{nanoseconds / _NS_A_MS:+.1f} ms" if nanoseconds < 0 else f"{nanoseconds / _NS_A_MS:.1f} ms"
+    return (
+        f"{nanoseconds / _NS_A_MS:+.1f} ms"
+        if nanoseconds < 0
+        else f"{nanoseconds / _NS_A_MS:.1f} ms"
+    )

@@ -46,9 +46,7 @@ def judge(figures: ShopFigures) -> list[Check]:
         ),
         _none("charged_without_order", "charged without order", outbox.charged_without_order),
         _none("charged_twice", "charged twice", outbox.charged_twice),
-        _equal(
-            "notified", "every customer was told", outbox.orders, outbox.notifications or 0
-        ),
+        _equal("notified", "every customer was told", outbox.orders, outbox.notifications or 0),
         Check(
             "once",
             "nobody was told twice and no payment was noted twice",

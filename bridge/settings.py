@@ -262,6 +262,16 @@ class EnqueueSettings(_Section):
     max_payload_bytes: Annotated[ByteSize, Field(ge=1)] = ByteSize(1_000_000)
 
 
+class HandoffSettings(_Section):
+    """What `outbox-bridge hand-off` needs and no command line should show."""
+
+    authorization: Annotated[SecretStr | None, BeforeValidator(_not_empty)] = None
+    """Value of the header Authorization, `Bearer …` for example."""
+    inbox_url: Url = None
+    """Database with the inbox; without one, the API alone tells repetitions."""
+    inbox_schema: Annotated[str, AfterValidator(_identifier)] = "public"
+
+
 class Settings(BaseSettings):
     """Every setting, by section. Made by `load_settings`; frozen; its repr shows no secret."""
 
@@ -276,6 +286,7 @@ class Settings(BaseSettings):
     log: LogSettings = Field(default_factory=LogSettings)
     local: LocalSettings = Field(default_factory=LocalSettings)
     enqueue: EnqueueSettings = Field(default_factory=EnqueueSettings)
+    handoff: HandoffSettings = Field(default_factory=HandoffSettings)
 
     _origins: dict[SettingPath, Origin] = PrivateAttr(default_factory=dict)
     _file: Path | None = PrivateAttr(default=None)

@@ -39,6 +39,9 @@ _SET_UP, _TRY = "Set up", "Try it"
 
 _COMMANDS: dict[str, _Entry] = {
     "relay": _Entry("bridge.cli.relay:relay", "Send the outbox to Kafka.", _RUN),
+    "hand-off": _Entry(
+        "bridge.cli.hand_off:hand_off", "Call an HTTP API for each message of a topic.", _RUN
+    ),
     "status": _Entry("bridge.cli.status:status", "Show what is unsent, failed and sent.", _LOOK),
     "list": _Entry("bridge.cli.list:list_messages", "List messages.", _LOOK),
     "show": _Entry("bridge.cli.show:show", "Show everything about one message.", _LOOK),

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from bridge.consumer.database import Database
 from bridge.consumer.dead_letters import DeadLetters
 from bridge.consumer.handlers import Handlers, describe
+from bridge.consumer.meters import Meters
 from bridge.consumer.options import Options
 from bridge.consumer.outcomes import RetryPolicy
+from bridge.consumer.retention import check_retention, prune_forever
 from bridge.consumer.runner import Runner
 from bridge.consumer.watch import Watch
-from bridge.consumer.work import Work, nothing_around
+from bridge.consumer.work import Work
 from bridge.consumer.worker import Rules
 from bridge.database.connection import connect
 from bridge.database.migration_sets import INBOX
@@ -22,10 +26,9 @@ from bridge.database.migrations import Migrator
 from bridge.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.consumer.inbox import Inbox
-    from bridge.consumer.work import Around
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -50,7 +53,10 @@ class Consumer:
     away or the consumer stops; both in seconds. `max_records` and `max_bytes` bound what is fetched
     and not done with. `static_member` is a name that this process keeps over restarts, which then
     cost the group no rebalance. `kafka` are further options of aiokafka (security, fetching).
-    `around` gives the context manager in which handlers are called.
+
+    Spans `process {topic}` are linked to the context that came with a message, and with
+    `trace_as_child` children of it. `sequence_header` names a header in which writers number the
+    messages of each key: holes in it are counted as gaps.
 
     Raises ConfigurationError for what cannot work.
     """
@@ -77,7 +83,8 @@ class Consumer:
         static_member: str | None = None,
         client_id: str = "",
         kafka: Mapping[str, Any] | None = None,
-        around: Around = nothing_around,
+        sequence_header: str | None = None,
+        trace_as_child: bool = False,
     ) -> None:
         self._options = Options(
             topics=topics,
@@ -104,16 +111,21 @@ class Consumer:
         self._dead_letter_unhandled = unhandled == "dead-letter"
         self._handler_timeout = handler_timeout
         self._lock_timeout = lock_timeout
-        self._around = around
+        self._trace_as_child = trace_as_child
         self._handlers = Handlers()
-        self._watch = Watch()
+        self._watch = Watch(sequence_header)
+        self._meters: Meters | None = None
+        self._closers: list[Callable[[], Awaitable[None]]] = []
         self._runner: Runner | None = None
         self._is_stopping = False
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many messages met which fate so far, and how often some were tried again."""
-        return {str(name): count for name, count in self._watch.counts.items()}
+        """What was counted so far: the last part of the metrics' names, over all topics."""
+        found: Counter[str] = Counter()
+        for count, total in self._watch.counts.items():
+            found[count.name.removeprefix("outbox_bridge.consumer.")] += total
+        return dict(found)
 
     def on(
         self, event_type: str, *, payload_type: Any = None, transaction: bool = True
@@ -152,6 +164,10 @@ class Consumer:
 
         return register
 
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Have something called when the consumer has stopped, such as a client's close."""
+        self._closers.append(close)
+
     def run(self) -> None:
         """Consume until SIGTERM or SIGINT; a second one does not wait for handlers."""
         asyncio.run(self._run_with_signals())
@@ -181,15 +197,30 @@ class Consumer:
         )
 
         def new_work() -> Work:
-            return Work(self._inbox, database, self._around, self._handler_timeout)
+            return Work(self._inbox, database, self._handler_timeout)
 
-        self._runner = Runner(self._options, rules, self._watch, new_work)
+        duties: list[Callable[[], Awaitable[None]]] = []
+        if database is not None and self._inbox is not None:
+            await check_retention(self._options, self._inbox)
+            duties.append(partial(prune_forever, database, self._inbox))
+        self._meters = self._meters or Meters(self._watch, self._options.group)
+        self._runner = Runner(
+            self._options,
+            rules,
+            self._watch,
+            self._meters,
+            new_work,
+            as_child=self._trace_as_child,
+            duties=duties,
+        )
         if self._is_stopping:
             self._runner.stop()
         try:
             await self._runner.run()
         finally:
             self._runner = None
+            for close in self._closers:
+                await close()
 
     def stop(self) -> None:
         """Take nothing more in, finish what is in hand, commit, leave the group. From the loop."""

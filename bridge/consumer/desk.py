@@ -56,16 +56,28 @@ class Partition:
     """One assigned partition: its lanes, and how far everything is done.
 
     `pending` holds the offsets that are not done, in order; `position` is the offset behind the
-    last record that came, None until one came; `committed` is what Kafka was told last.
+    last record that came, None until one came; `committed` is what Kafka was told last; `start` is
+    where reading began, as far as that is known.
     """
 
-    __slots__ = ("committed", "is_full", "is_lost", "lanes", "pending", "position", "size", "tp")
+    __slots__ = (
+        "committed",
+        "is_full",
+        "is_lost",
+        "lanes",
+        "pending",
+        "position",
+        "size",
+        "start",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.lanes: dict[bytes, Lane] = {}
         self.pending: OrderedDict[int, None] = OrderedDict()
         self.position: int | None = None
+        self.start: int | None = None
         self.committed: int | None = None
         self.size = 0
         self.is_full = False
@@ -127,11 +139,15 @@ class Desk:
         self._is_closed = True
         self._wake(len(self._takers))
 
-    def add(self, tp: TopicPartition, records: Sequence[Any]) -> None:
-        """Take records of a partition in, in order; those of a partition not ours are left out."""
+    def add(self, tp: TopicPartition, records: Sequence[Any]) -> int | None:
+        """Take records of a partition in, in order; those of a partition not ours are left out.
+
+        Return the offset that was expected where the first one has another.
+        """
         partition = self._partitions.get(tp)
         if partition is None or partition.is_lost:
-            return
+            return None
+        expected = partition.position
         freed = 0
         for record in records:
             partition.pending[record.offset] = None
@@ -147,6 +163,7 @@ class Desk:
                 freed += 1
         partition.position = records[-1].offset + 1
         self._wake(freed)
+        return expected if expected not in {None, records[0].offset} else None
 
     def open_partitions(self) -> list[TopicPartition]:
         """Return the partitions of which more records may be fetched now.

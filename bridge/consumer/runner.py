@@ -12,15 +12,20 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaConnectio
 from aiokafka.errors import KafkaError as ClientError
 
 from bridge.consumer.desk import Desk, Partition
+from bridge.consumer.spans import Spans
+from bridge.consumer.starts import Starts
 from bridge.consumer.worker import Rules, Worker
 from bridge.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from bridge.consumer.meters import Meters, Place
     from bridge.consumer.options import Options
     from bridge.consumer.watch import Watch
     from bridge.consumer.work import Work
+
+    Duty = Callable[[], Awaitable[None]]
 
 _log = logging.getLogger("bridge.consumer")
 
@@ -37,12 +42,26 @@ class Runner:
     """One run, from the first connection to the last commit."""
 
     def __init__(
-        self, options: Options, rules: Rules, watch: Watch, new_work: Callable[[], Work]
+        self,
+        options: Options,
+        rules: Rules,
+        watch: Watch,
+        meters: Meters,
+        new_work: Callable[[], Work],
+        *,
+        as_child: bool,
+        duties: Iterable[Duty] = (),
     ) -> None:
         self._options = options
         self._rules = rules
         self._watch = watch
+        self._meters = meters
+        self._spans = Spans(
+            meters, group=options.group, client_id=options.client_id, as_child=as_child
+        )
         self._new_work = new_work
+        self._more_duties = tuple(duties)
+        self._starts = Starts(watch)
         self._desk = Desk(options.max_records, options.max_bytes)
         self._kafka: AIOKafkaConsumer | None = None
         self._workers: dict[Worker, asyncio.Task[None]] = {}
@@ -112,6 +131,8 @@ class Runner:
         duties = {
             asyncio.ensure_future(self._poll_forever()),
             asyncio.ensure_future(self._commit_forever()),
+            asyncio.ensure_future(self._starts.look_forever(self.kafka, self._desk)),
+            *(asyncio.ensure_future(duty()) for duty in self._more_duties),
         }
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
@@ -152,7 +173,10 @@ class Runner:
                 continue
             # No await between the answer and the desk: a rebalance begins with one.
             for tp, batch in records.items():
-                self._desk.add(tp, batch)
+                self._watch.consumed(tp.topic, len(batch))
+                expected = self._desk.add(tp, batch)
+                if expected is not None:
+                    self._starts.suspect(tp, expected, batch[0].offset)
 
     async def _wait_for_room(self, kafka: AIOKafkaConsumer) -> None:
         """Wait, and show Kafka now and then that this consumer is alive, or it leaves the group."""
@@ -185,6 +209,7 @@ class Runner:
         while True:
             await asyncio.sleep(self._options.commit_interval)
             await self._commit()
+            self._tell()
 
     async def _commit(self) -> None:
         """Tell Kafka how far everything is done, partition by partition."""
@@ -207,6 +232,18 @@ class Runner:
                 for partition, done in moved.items():
                     partition.committed = done
 
+    def _tell(self) -> None:
+        """Pass metrics on."""
+        self._meters.flush()
+        places: dict[Place, tuple[int | None, int]] = {}
+        for partition in self._desk.partitions:
+            tp = partition.tp
+            if tp in self.kafka.assignment():
+                end, done = self.kafka.highwater(tp), partition.done_up_to or partition.start
+                lag = None if end is None or done is None else max(0, end - done)
+                places[tp.topic, tp.partition] = (lag, len(partition.pending))
+        self._meters.show(places)
+
     # Rebalances.
 
     async def revoked(self) -> None:
@@ -216,10 +253,12 @@ class Runner:
             await self._drain(self._options.drain_timeout)
             await self._commit_in_time()
         self._desk.forget()
+        self._watch.forget()
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
         """Begin with partitions."""
         self._desk.assign(tps)
+        self._starts.assigned(tps)
         self.ready.set()
 
     async def _commit_in_time(self) -> None:
@@ -261,7 +300,7 @@ class Runner:
             self._hire()
 
     def _hire(self) -> None:
-        worker = Worker(self._rules, self._desk, self._watch, self._new_work())
+        worker = Worker(self._rules, self._desk, self._watch, self._spans, self._new_work())
         self._workers[worker] = asyncio.ensure_future(worker.run())
 
     # The end.
@@ -281,6 +320,8 @@ class Runner:
         if self._rules.dead_letters is not None:
             await _within(_COMMIT_SECONDS, self._rules.dead_letters.close())
         await _within(_COMMIT_SECONDS, kafka.stop())
+        self._meters.flush()
+        self._meters.show({})
 
 
 _ABANDON_SECONDS = 2.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -25,38 +24,22 @@ from bridge.consumer.steps import (
 from bridge.consumer.threads import HandlerThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from bridge.consumer.database import Database
     from bridge.consumer.inbox import Inbox
-    from bridge.consumer.received import Received
-
-    Around = Callable[[Sequence[Received]], AbstractContextManager[Any]]
 
 T = TypeVar("T")
 
 
-def nothing_around(received: Sequence[Received]) -> AbstractContextManager[Any]:  # noqa: ARG001
-    """Wrap handler calls in nothing."""
-    return nullcontext()
-
-
 class Work:
-    """The connections of one worker and what it does with them.
-
-    `around` gives the context manager that every handler call runs in (for a span).
-    """
+    """The connections of one worker and what it does with them."""
 
     def __init__(
-        self,
-        inbox: Inbox | None,
-        database: Database | None,
-        around: Around,
-        handler_timeout: float | None,
+        self, inbox: Inbox | None, database: Database | None, handler_timeout: float | None
     ) -> None:
         self._inbox = inbox
         self._database = database
-        self._around = around
         self._timeout = handler_timeout
         self._conn: psycopg.AsyncConnection[Any] | None = None
         self._thread: HandlerThread | None = None
@@ -134,14 +117,13 @@ class Work:
 
     async def _call(self, step: Call, conn: psycopg.AsyncConnection[Any] | None) -> Any:
         handler = step.handler
-        with self._around(step.received):
-            if handler.many:
-                await handler.call_many(step.payloads, step.received, conn)
-                return None
-            return [
-                await handler.call(payload, received, conn)
-                for payload, received in zip(step.payloads, step.received, strict=True)
-            ]
+        if handler.many:
+            await handler.call_many(step.payloads, step.received, conn)
+            return None
+        return [
+            await handler.call(payload, received, conn)
+            for payload, received in zip(step.payloads, step.received, strict=True)
+        ]
 
     async def _connection(self) -> psycopg.AsyncConnection[Any]:
         if self._conn is None or self._conn.closed:
@@ -197,14 +179,13 @@ class Work:
 
     def _call_sync(self, step: Call, conn: psycopg.Connection[Any] | None) -> Any:
         handler = step.handler
-        with self._around(step.received):
-            if handler.many:
-                handler.call_many(step.payloads, step.received, conn)
-                return None
-            return [
-                handler.call(payload, received, conn)
-                for payload, received in zip(step.payloads, step.received, strict=True)
-            ]
+        if handler.many:
+            handler.call_many(step.payloads, step.received, conn)
+            return None
+        return [
+            handler.call(payload, received, conn)
+            for payload, received in zip(step.payloads, step.received, strict=True)
+        ]
 
     # Without transaction: no inbox, or the work is done elsewhere.
 

@@ -25,13 +25,16 @@ from bridge.consumer.outcomes import (
 from bridge.consumer.received import Received, UndecodableError, read_record
 from bridge.consumer.steps import Item
 from bridge.consumer.threads import AbandonedError
+from bridge.telemetry.tracing import error_type
 
 if TYPE_CHECKING:
     from bridge.consumer.dead_letters import DeadLetters
     from bridge.consumer.desk import Desk, Job, Lane
     from bridge.consumer.handlers import Handlers
+    from bridge.consumer.spans import Spans
     from bridge.consumer.watch import Watch
     from bridge.consumer.work import Work
+    from bridge.telemetry.tracing import Processing
 
 _log = logging.getLogger("bridge.consumer")
 
@@ -54,10 +57,11 @@ class Rules:
 class Worker:
     """A task that works on one lane at a time, or on one batch of lanes."""
 
-    def __init__(self, rules: Rules, desk: Desk, watch: Watch, work: Work) -> None:
+    def __init__(self, rules: Rules, desk: Desk, watch: Watch, spans: Spans, work: Work) -> None:
         self._rules = rules
         self._desk = desk
         self._watch = watch
+        self._spans = spans
         self._work = work
         self._idle = asyncio.Event()
         self._idle.set()
@@ -103,23 +107,31 @@ class Worker:
         except UndecodableError as error:
             return await self._bury(job, UNDECODABLE, str(error))
         if item is not None:
-            return await self._handle(job, item)
+            with self._spans.one(item.received) as span:
+                return await self._handle(job, item, span)
         if self._rules.dead_letter_unhandled:
             return await self._bury(job, NO_HANDLER, "no handler is registered for its type")
         self._finish(job, None, Outcome(Fate.UNHANDLED))
         return 0.0
 
-    async def _handle(self, job: Job, item: Item) -> float:
+    async def _handle(self, job: Job, item: Item, span: Processing) -> float:
         try:
             outcome = await self._work.one(item)
         except RejectError as error:
+            span.fail(error.code, str(error))
             return await self._bury(job, error.code, str(error))
         except RetryLaterError as error:
+            span.fail(error_type(error), str(error))
             return await self._later(job, item.received, error)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
+            span.fail(error_type(error), _describe(error))
             return await self._failed(job, item.received, error)
         if outcome.fate is Fate.CONFLICT:
+            span.fail(KEY_REUSED)
+            self._watch.conflicted(item.received.topic)
             return await self._bury(job, KEY_REUSED, _reused(item.received))
+        if outcome.fate is Fate.DUPLICATE:
+            span.mark_duplicate()
         self._finish(job, item.received, outcome)
         return 0.0
 
@@ -133,13 +145,13 @@ class Worker:
 
     def _finish(self, job: Job, received: Received | None, outcome: Outcome) -> None:
         self._desk.finish(job)
-        self._watch.settled(job.record, received, outcome.fate)
+        self._watch.settled(job.record.topic, received, outcome.fate)
 
     async def _later(self, job: Job, received: Received, error: RetryLaterError) -> float:
         if error.charged:
             return await self._charge(job, received, error, error.after)
         job.waits += 1
-        self._watch.retried(charged=False)
+        self._watch.retried(received.topic, charged=False)
         return error.after if error.after is not None else self._rules.retry.delay(job.waits)
 
     async def _failed(self, job: Job, received: Received, error: Exception) -> float:
@@ -149,7 +161,7 @@ class Worker:
             job.waits += 1
             # A message with which the database is lost again and again may be what breaks it.
             if blameless or job.waits <= _FREE_WAITS:
-                self._watch.retried(charged=False)
+                self._watch.retried(received.topic, charged=False)
                 level = (
                     logging.ERROR if isinstance(error, InboxError) and not lost else logging.INFO
                 )
@@ -163,7 +175,7 @@ class Worker:
         self, job: Job, received: Received, error: Exception, after: float | None
     ) -> float:
         job.failures += 1
-        self._watch.retried(charged=True)
+        self._watch.retried(received.topic, charged=True)
         reason = _describe(error)
         if job.failures >= self._rules.retry.attempts:
             return await self._bury(job, HANDLER_FAILED, reason, error)
@@ -188,7 +200,7 @@ class Worker:
         place = f"{record.topic}/{record.partition}@{record.offset}"
         if self._rules.dead_letters is None:
             job.waits += 1
-            self._watch.blocked(code)
+            self._watch.blocked(record.topic, code)
             _log.error(
                 "%s cannot be handled and holds its key: %s: %s. Put the cause right, or give the "
                 "consumer a dead_letter_topic",
@@ -212,7 +224,7 @@ class Worker:
             )
             return _SHORT.delay(job.waits)
         self._desk.finish(job)
-        self._watch.dead_lettered(record, code)
+        self._watch.dead_lettered(record.topic, code)
         _log.error(
             "%s sent to the dead-letter topic %s: %s: %s",
             place,
@@ -229,7 +241,8 @@ class Worker:
         entries = self._choose(jobs)
         items = [item for _, item in entries if item is not None]
         try:
-            outcomes = iter(await self._work.many(items) if items else ())
+            with self._spans.many([item.received for item in items]):
+                outcomes = iter(await self._work.many(items) if items else ())
         except Exception as error:  # noqa: BLE001 - whatever a handler raises
             return self._batch_failed(entries, error)
         held: set[Lane] = set()
@@ -239,9 +252,11 @@ class Worker:
                 continue  # comes again, and is absorbed
             if outcome.fate is not Fate.CONFLICT:
                 self._finish(job, None if item is None else item.received, outcome)
-            elif item is None or await self._bury(job, KEY_REUSED, _reused(item.received)):
-                job.alone = True
-                held.add(job.lane)
+            elif item is not None:
+                self._watch.conflicted(item.received.topic)
+                if await self._bury(job, KEY_REUSED, _reused(item.received)):
+                    job.alone = True
+                    held.add(job.lane)
         return 0.0
 
     def _choose(self, jobs: list[Job]) -> list[tuple[Job, Item | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 pytest_plugins = [
     "tests.fixtures.cli",
     "tests.fixtures.kafka",
+    "tests.fixtures.otlp",
     "tests.fixtures.postgres",
     "tests.fixtures.relays",
 ]

@@ -16,6 +16,7 @@ import structlog
 from bridge.database.session import ConnectionLost, Session
 from bridge.database.template import advisory_class
 from bridge.errors import DatabaseError
+from bridge.telemetry.context import uninstrumented
 from bridge.version import __version__
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class Registration:
             answer_timeout=max(_SHORTEST_ANSWER, settings.relay.lease / 3),
         )
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(
+            target=uninstrumented()(self._live), name="heartbeat", daemon=True
+        )
         self._log = structlog.get_logger("bridge.relay.heartbeat")
         self._beaten = 0.0
         self.relay_id = 0

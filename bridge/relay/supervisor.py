@@ -70,7 +70,7 @@ def run_relay(
     the relay cannot start or go on; what it had claimed is given back.
     """
     relay = Relay(settings, Run(until_empty=until_empty, once=once, limit=limit))
-    with _signals(relay):
+    with _signals(relay), uninstrumented():
         try:
             return relay.run()
         finally:

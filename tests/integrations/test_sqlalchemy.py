@@ -23,6 +23,7 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 
+import bridge
 from bridge import Message, TransactionStateError
 from bridge.integrations.sqlalchemy import (
     enqueue,
@@ -196,6 +197,15 @@ async def test_wrong_colour_and_engines_get_a_hint(engine: Engine, async_url: st
         pytest.raises(TransactionStateError, match="this connection is sqlite"),
     ):
         enqueue(sqlite, **one)
+
+
+def test_bridge_enqueue_names_the_way_to_go(engine: Engine) -> None:
+    wrong: Any
+    with (
+        Session(engine) as wrong,
+        pytest.raises(TransactionStateError, match=r"ions\.sqlalchemy\."),
+    ):
+        bridge.enqueue(wrong, **fields(), payload={})
 
 
 async def test_scoped_sessions(engine: Engine, async_url: str, observer: Connection) -> None:

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
-
 from bridge.consumer import Consumer, Inbox, RetryPolicy
 from bridge.settings import load_settings
-from bridge.telemetry.tracing import processing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bridge.consumer import Received
 
 _SESSION_MS, _HEARTBEAT_MS = 6000, 500
 _NO_ANSWER = RetryPolicy(base=0.1, cap=1.0)
@@ -33,25 +24,6 @@ def consumer_of(topic: str, *, group: str) -> Consumer:
         retry=_NO_ANSWER,
         static_member=group,
         kafka={"session_timeout_ms": _SESSION_MS, "heartbeat_interval_ms": _HEARTBEAT_MS},
-        around=lambda received: _processing(received, group),
+        # One trace leads from the order's transaction to the notification.
+        trace_as_child=True,
     )
-
-
-@contextmanager
-def _processing(received: Sequence[Received], group: str) -> Iterator[None]:
-    """Open each message's span as a child of what created it: one trace leads all the way."""
-    with ExitStack() as spans:
-        for message in received:
-            spans.enter_context(
-                processing(
-                    message.headers,
-                    topic=message.topic,
-                    partition=message.partition,
-                    offset=message.offset,
-                    key=message.key,
-                    group=group,
-                    timestamp_ms=message.timestamp,
-                    as_child=True,
-                )
-            )
-        yield

@@ -22,10 +22,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
-import bridge
 from bridge.demo.shop.events import ORDER_PLACED, OrderPlaced
 from bridge.demo.shop.serving import arguments, new_app, serve
 from bridge.demo.shop.shop_tables import Order, Stock
+from bridge.integrations.sqlalchemy import enqueue
 from bridge.settings import load_settings
 
 CURRENCY = "EUR"
@@ -64,8 +64,8 @@ class OrderDesk:
             session.add(_order(new, OUTBOX))
             session.flush()
             event = OrderPlaced(**new.model_dump(), currency=CURRENCY)
-            bridge.enqueue(
-                session.connection().connection.driver_connection,
+            enqueue(
+                session,
                 message_key=event.message_key,
                 event_type=ORDER_PLACED,
                 destination=self._destination,

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import httpx
-from opentelemetry import propagate
-
 import bridge
-from bridge.consumer import RejectError
+from bridge.consumer.hand_off import HandOff
 from bridge.demo.shop.consuming import consumer_of
 from bridge.demo.shop.events import ORDER_PLACED, PAYMENT_CAPTURED, OrderPlaced, PaymentCaptured
 from bridge.demo.shop.serving import arguments
@@ -28,19 +25,23 @@ if TYPE_CHECKING:
     from bridge.consumer import Consumer, Received
 
 ACCOUNT = "outbox"
-_KEY_REUSED = 422
 
 
 def payment_service(topic: str, *, to: str, payment_api: str, api_seconds: float) -> Consumer:
     """Return the service: reads orders from one topic and writes payments for another."""
     consumer = consumer_of(topic, group="payment-service")
-    client = httpx.AsyncClient(base_url=payment_api, timeout=api_seconds)
+    path = f"/{ACCOUNT}/charges"
+    api = HandOff(f"{payment_api}{path}", timeout=api_seconds)
+    consumer.at_end(api.close)
 
     @consumer.on(ORDER_PLACED)
     async def charge(
         order: OrderPlaced, conn: psycopg.AsyncConnection[Any], message: Received
     ) -> str:
-        charge_id = await _charge(client, order, message.message_key)
+        # Raises where there is no answer, or a bad one; then the message is tried again.
+        with client_span(f"POST {path}"):
+            answer = await api.send(message.value, message)
+        charge_id: str = answer["answer"]["charge_id"]
         payment = PaymentCaptured(
             order_id=order.order_id,
             charge_id=charge_id,
@@ -60,20 +61,6 @@ def payment_service(topic: str, *, to: str, payment_api: str, api_seconds: float
         return charge_id
 
     return consumer
-
-
-async def _charge(client: httpx.AsyncClient, order: OrderPlaced, key: str) -> str:
-    """Return the charge's id. Whatever httpx raises passes: then the message is tried again."""
-    path = f"/{ACCOUNT}/charges"
-    with client_span(f"POST {path}"):
-        headers = {"Idempotency-Key": key}
-        propagate.inject(headers)
-        answer = await client.post(path, json=order.model_dump(), headers=headers)
-        if answer.status_code == _KEY_REUSED:
-            raise RejectError(f"the payment API knows {key} with another content")
-        answer.raise_for_status()
-    charge_id: str = answer.json()["charge_id"]
-    return charge_id
 
 
 def main() -> None:

@@ -96,6 +96,11 @@ class _Play:
         self._until(lambda: self._stage.company.is_ready, _READY_SECONDS, "everybody is ready")
         self._screen.note("order service, payment service, notification service: each a process")
         self._screen.note("with a database of its own; the payment API is somebody else's")
+        if not self._stage.parts.is_real:
+            self._screen.note("the mock broker knows no static members: a killed consumer's share")
+            self._screen.note(
+                "waits for its session's time-out (6 s); a real Kafka gives it back at once"
+            )
         self._naively()
         self._with_the_outbox()
         self._everything_goes_wrong()

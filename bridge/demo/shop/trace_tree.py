@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _NS_A_MS = 1e6
 _LINKED = " (linked)"
@@ -93,10 +93,19 @@ def _id(span: Span) -> tuple[str, str]:
 
 def names(roots: Iterable[Branch]) -> list[str]:
     """Return the names of all spans, depth first."""
-    found: list[str] = []
+    return [span.name for span in _spans(roots)]
+
+
+def duration_ns(roots: Iterable[Branch]) -> int:
+    """Return the nanoseconds from the first start to the last end."""
+    spans = list(_spans(roots))
+    return max(s.end_ns for s in spans) - min(s.start_ns for s in spans) if spans else 0
+
+
+def _spans(roots: Iterable[Branch]) -> Iterator[Span]:
     for branch in roots:
-        found += [branch.span.name, *names(branch.branches)]
-    return found
+        yield branch.span
+        yield from _spans(branch.branches)
 
 
 def draw(roots: list[Branch]) -> list[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bridge.demo.relays import Killer
+from bridge.demo.observer import Observer
+from bridge.demo.relays import Kill, Killer
 from bridge.demo.shop.customers import Answers, wishes
 from bridge.demo.shop.order_service import NAIVE, OUTBOX
 from bridge.demo.shop.progress import ShopProgress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from bridge.demo.screen import Screen
     from bridge.demo.shop.customers import Wish
     from bridge.demo.shop.figures import ShopFigures
+    from bridge.demo.shop.members import Member
     from bridge.demo.shop.stage import ShopStage
     from bridge.demo.verdict import Check
     from bridge.settings import Settings
@@ -167,25 +169,33 @@ class _Play:
     def _kill_the_relay(self, part: Sequence[Wish]) -> None:
         relay = self._stage.company["relay-shop"]
         self._place(part, path="/orders", rate=_BUSY_RATE)
-        killer = Killer(relay, self._stage.observer, wish=1)
-        until = time.monotonic() + _KILL_SECONDS
-        rows = 0
-        while time.monotonic() < until and not rows:
-            self._tick()
-            try:
-                kill = killer.strike(_TICK_SECONDS)
-            except (psycopg.OperationalError, OutboxError):
-                break  # somebody else was faster, with the relay or with the database
-            rows = len(kill.outbox_ids) if kill else 0
-        if relay.state == "up" and not rows:
-            relay.kill()
+        rows = self._kill_in_flight(relay)
         relay.start()
         self._screen.note(
             f"relay-shop killed (SIGKILL) while it had handed {_rows(rows)} to Kafka and not noted "
             "Kafka's answer"
+            if rows
+            else "relay-shop killed (SIGKILL)"
         )
         self._screen.note("started again it takes them back and sends them again: same keys")
         self._finish_placing()
+
+    def _kill_in_flight(self, relay: Member) -> int:
+        """Kill the relay when it has rows in flight; return how many, 0 where nobody knows."""
+        until = time.monotonic() + _KILL_SECONDS
+        kill: Kill | None = None
+        try:
+            with Observer(self._stage.shop_url) as observer:
+                killer = Killer(relay, observer, wish=1)
+                while kill is None and time.monotonic() < until:
+                    self._tick()
+                    kill = killer.strike(_TICK_SECONDS)
+        except (psycopg.OperationalError, OutboxError):
+            # Somebody else was faster, with the relay or with the database.
+            kill = None
+        if kill is None and relay.state == "up":
+            relay.kill()
+        return len(kill.outbox_ids) if kill else 0
 
     def _kill_the_payment_service(self, part: Sequence[Wish]) -> None:
         stage, screen = self._stage, self._screen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import orjson
@@ -17,7 +17,6 @@ from bridge.database.connection import connect
 from bridge.database.migration_sets import INBOX, OUTBOX
 from bridge.database.migrations import Migrator
 from bridge.database.reading import translated
-from bridge.demo.observer import Observer
 from bridge.demo.shop.books import Books, Urls
 from bridge.demo.shop.customers import ITEMS, SOLD_OUT, Customers
 from bridge.demo.shop.members import Company, Member
@@ -48,7 +47,7 @@ _PLENTY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ShopStage:
-    """What plays. Nobody is started yet; `orders` and `payments` are the topics."""
+    """What plays. Nobody is started yet; `orders` and `payments` are the topics' names."""
 
     parts: LocalParts
     folder: Path
@@ -57,7 +56,7 @@ class ShopStage:
     company: Company
     customers: Customers
     books: Books
-    observer: Observer
+    shop_url: str = field(repr=False)
     collector: TraceCollector
 
 
@@ -124,7 +123,7 @@ def build_shop(
             company=company,
             customers=customers,
             books=books,
-            observer=stack.enter_context(Observer(urls.shop)),
+            shop_url=urls.shop,
             collector=collector,
         )
 

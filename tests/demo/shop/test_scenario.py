@@ -48,9 +48,11 @@ def _is(name: str, words: list[str]) -> bool:
 
 def kill_and_see_it_started_again(process: CliProcess, name: str) -> None:
     victim = wait_until(lambda: find(process, name), f"{name} runs", _SECONDS)
+    assert victim is not None
     victim.kill()
+    pid = victim.pid
     wait_until(
-        lambda: (again := find(process, name)) and again.pid != victim.pid,
+        lambda: (again := find(process, name)) is not None and again.pid != pid,
         f"{name} is started again",
         _SECONDS,
     )
@@ -99,7 +101,7 @@ def test_whichever_process_is_killed_the_final_numbers_do_not_change(
     random.Random(_SEED).shuffle(victims)  # noqa: S311 - repeatable, nothing secret
     # What is killed in the second act changes the numbers of the second act: that is the bug.
     wait_until(
-        lambda: "3/5 " in process.stderr or not process.running, "the bug was shown", _SECONDS
+        lambda: "4/5 " in process.stderr or not process.running, "the shop is open", _SECONDS
     )
     for name in victims:
         kill_and_see_it_started_again(process, name)
@@ -116,9 +118,8 @@ def test_whichever_process_is_killed_the_final_numbers_do_not_change(
     assert tree.index("process orders") < tree.index("process payments")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 def test_an_interrupted_shop_leaves_nothing_behind(
-    start_cli: StartCliFunction, tmp_path: Path, number: signal.Signals
+    start_cli: StartCliFunction, tmp_path: Path
 ) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -126,7 +127,7 @@ def test_an_interrupted_shop_leaves_nothing_behind(
     process = start_cli("demo", "--scenario", "shop", env=mock)
     wait_until(lambda: find(process, "relay-payments"), "everybody was started", _SECONDS)
     family = psutil.Process(process.pid).children(recursive=True)
-    process.send(number)
+    process.send(signal.SIGINT)
     assert process.wait(_SECONDS) == 130
     wait_until(lambda: not any(map(runs, family)), "every process has ended")
     assert list(temporary.iterdir()) == []

@@ -74,9 +74,9 @@ class Books:
         """Return how many requests the payment API answered from its memory."""
         return int(self._rows(self._urls.payment_api, "count_replays")[0][0])
 
-    def set_fault(self, account: str, *, seconds: float, times: int) -> None:
-        """Have the payment API charge and answer late, so many times."""
-        names = {"account": account, "seconds": seconds, "times": times}
+    def set_fault(self, account: str, *, seconds: float, only_order: str | None = None) -> None:
+        """Have the payment API charge and answer late, once: for this order, or for the next."""
+        names = {"account": account, "seconds": seconds, "times": 1, "only_order": only_order}
         self._run(self._urls.payment_api, "set_fault", names)
 
     def fault(self, account: str) -> tuple[int, str | None]:

@@ -37,6 +37,7 @@ class Fault(BaseModel):
 
     seconds: float
     times: int
+    only_order: str | None = None
 
 
 def payment_api(store: PaymentStore) -> FastAPI:
@@ -65,7 +66,9 @@ def payment_api(store: PaymentStore) -> FastAPI:
 
     @app.put("/{account}/faults", status_code=204)
     def set_fault(account: str, fault: Fault) -> None:
-        store.set_fault(account, seconds=fault.seconds, times=fault.times)
+        store.set_fault(
+            account, seconds=fault.seconds, times=fault.times, only_order=fault.only_order
+        )
 
     return app
 

@@ -65,11 +65,22 @@ class PaymentStore:
                     )
             return Answer(body, is_replay=False)
 
-    def set_fault(self, account: str, *, seconds: float, times: int) -> None:
-        """Have the next charges of this account answered late, also by an API started anew."""
+    def set_fault(
+        self, account: str, *, seconds: float, times: int, only_order: str | None = None
+    ) -> None:
+        """Have the next charges of this account, or of one order, answered late.
+
+        An API that is started anew does so too.
+        """
         with connect(self._url, stage="faults", relay_name="demo-payment-api") as conn:
             conn.execute(
-                statement("set_fault"), {"account": account, "seconds": seconds, "times": times}
+                statement("set_fault"),
+                {
+                    "account": account,
+                    "seconds": seconds,
+                    "times": times,
+                    "only_order": only_order,
+                },
             )
 
     def take_fault(self, account: str, order_id: str) -> float:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ACTS = 5
 _FEW, _FEW_DECLINED = 9, 3
+_UNANSWERED = f"{NAIVE}-2"
+"""An order that can be had; its call is answered too late."""
 _CALM_RATE = 20.0
 _BUSY_RATE = 40.0
 _PARTS = 5
@@ -122,7 +124,7 @@ class _Play:
             f"{_FEW + _FEW_DECLINED} customers; for {_FEW_DECLINED} the stock is found empty after "
             "the call, and one call is answered too late"
         )
-        stage.books.set_fault(NAIVE, seconds=_LATE_SECONDS, times=1)
+        stage.books.set_fault(NAIVE, seconds=_LATE_SECONDS, only_order=_UNANSWERED)
         self._place(wishes(NAIVE, _FEW, _FEW_DECLINED), path="/naive/orders", rate=_CALM_RATE)
         self._finish_placing()
         self._naive = stage.customers.answers
@@ -250,7 +252,7 @@ class _Play:
     def _await_late_answer(self, part: Sequence[Wish]) -> str:
         """Have the API charge and not answer in time; return the order it happened to."""
         books = self._stage.books
-        books.set_fault(OUTBOX, seconds=_LATE_SECONDS, times=1)
+        books.set_fault(OUTBOX, seconds=_LATE_SECONDS)
         self._place(part, path="/orders", rate=_BUSY_RATE)
         self._until(
             lambda: books.fault(OUTBOX)[0] == 0, _PATIENCE_SECONDS, "the payment API has charged"

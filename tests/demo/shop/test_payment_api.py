@@ -122,3 +122,11 @@ def test_a_fault_is_taken_as_often_as_it_was_set(store: PaymentStore) -> None:
     assert store.take_fault("shop", "1") == 0
     store.set_fault("shop", seconds=3.0, times=1)
     assert [store.take_fault("shop", "1"), store.take_fault("shop", "2")] == [3.0, 0]
+    store.set_fault("shop", seconds=2.0, times=1, only_order="4")
+    assert [store.take_fault("shop", "3"), store.take_fault("shop", "4")] == [0, 2.0]
+
+
+async def test_the_api_takes_faults(api: httpx.AsyncClient, store: PaymentStore) -> None:
+    fault = {"seconds": 1.5, "times": 2}
+    assert (await api.put("/shop/faults", json=fault)).status_code == 204
+    assert [store.take_fault("shop", "1") for _ in range(3)] == [1.5, 1.5, 0]

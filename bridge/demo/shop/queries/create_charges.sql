@@ -22,5 +22,6 @@ create table fault (
     account text primary key,
     seconds double precision not null,
     times_left bigint not null,
+    only_order text,
     order_id text
 );

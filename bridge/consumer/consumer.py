@@ -117,6 +117,7 @@ class Consumer:
         self._meters: Meters | None = None
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._runner: Runner | None = None
+        self._rebalances = 0
         self._is_stopping = False
 
     @property
@@ -126,6 +127,31 @@ class Consumer:
         for count, total in self._watch.counts.items():
             found[count.name.removeprefix("outbox_bridge.consumer.")] += total
         return dict(found)
+
+    @property
+    def committed(self) -> dict[tuple[str, int], int]:
+        """The offsets that this process committed last, by topic and partition."""
+        partitions = self._runner.partitions if self._runner is not None else []
+        return {
+            (one.tp.topic, one.tp.partition): one.committed
+            for one in partitions
+            if one.committed is not None
+        }
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it runs and has been given its share of the partitions."""
+        return self._runner is not None and self._runner.is_ready
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether partitions are being taken away, or it stops, and handlers are awaited."""
+        return self._runner is not None and self._runner.is_handing_over
+
+    @property
+    def rebalances(self) -> int:
+        """How often this run was given partitions; 1 without any change in the group."""
+        return self._rebalances if self._runner is None else self._runner.rebalances
 
     def on(
         self, event_type: str, *, payload_type: Any = None, transaction: bool = True
@@ -190,6 +216,8 @@ class Consumer:
         rules = Rules(
             handlers=self._handlers,
             retry=self._retry,
+            # Long enough that a worker is not busy waiting for a frozen process most of the time.
+            locked=RetryPolicy(base=self._lock_timeout / 4, cap=self._lock_timeout * 3),
             dead_letters=dead_letters,
             dead_letter_unhandled=self._dead_letter_unhandled,
             batch=self._batch[0],
@@ -218,6 +246,7 @@ class Consumer:
         try:
             await self._runner.run()
         finally:
+            self._rebalances = self._runner.rebalances
             self._runner = None
             for close in self._closers:
                 await close()

@@ -25,7 +25,8 @@ _GRACE = 30.0
 """Seconds after a handler's time is up until the server ends its transaction."""
 
 # Serialization failure, deadlock, lock time-out: somebody else was faster.
-_TRANSIENT = frozenset({"40001", "40P01", "55P03"})
+_LOCKED = "55P03"
+_TRANSIENT = frozenset({"40001", "40P01", _LOCKED})
 # Sessions that were ended, a server that stops, starts or lacks room, a standby.
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25006", "53300", "53100", "53200"})
 
@@ -124,6 +125,12 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same transaction may well succeed when it is run again."""
     cause = _cause(error)
     return cause is not None and cause.sqlstate in _TRANSIENT
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether another session kept a lock for longer than `lock_timeout`."""
+    cause = _cause(error)
+    return cause is not None and cause.sqlstate == _LOCKED
 
 
 def _cause(error: BaseException) -> psycopg.Error | None:

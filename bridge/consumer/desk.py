@@ -220,23 +220,19 @@ class Desk:
             raise
 
     def _gather(self, most: int) -> list[Job]:
-        jobs: list[Job] = []
-        for _ in range(len(self._ready)):
-            if len(jobs) >= most:
-                break
+        lanes: list[Lane] = []
+        while self._ready and len(lanes) < most:
             lane = self._ready.popleft()
-            if lane.jobs[0].alone:
-                if jobs:
-                    self._ready.append(lane)
-                    continue
+            if not lane.jobs[0].alone:
+                lane.busy = True
+                lanes.append(lane)
+            elif not lanes:
                 lane.busy = True
                 return [lane.jobs[0]]
-            lane.busy = True
-            for job in islice(lane.jobs, most - len(jobs)):
-                if job.alone:
-                    break
-                jobs.append(job)
-        return jobs
+            else:
+                self._ready.appendleft(lane)  # the next one to be taken
+                break
+        return _share(lanes, most)
 
     def finish(self, job: Job) -> None:
         """Mark the first job of a lane as done with."""
@@ -278,6 +274,23 @@ class Desk:
             if not taker.done():
                 taker.set_result(None)
                 count -= 1
+
+
+def _share(lanes: Sequence[Lane], most: int) -> list[Job]:
+    """Return at most `most` jobs of lanes: as many of each, then what else there is room for."""
+    jobs: list[Job] = []
+    each = max(1, most // len(lanes)) if lanes else 0
+    cut: set[Lane] = set()
+    for start, stop in ((0, each), (each, most)):
+        for lane in lanes:
+            if lane in cut:
+                continue
+            for job in islice(lane.jobs, start, min(stop, start + most - len(jobs))):
+                if job.alone:
+                    cut.add(lane)
+                    break
+                jobs.append(job)
+    return jobs
 
 
 def _size(record: Any) -> int:

@@ -48,8 +48,8 @@ class HandOff:
 
     2xx is success; a JSON answer is kept in the inbox. 429 and 503, an API that cannot be reached,
     and refused credentials (401, 403, 407) cost no attempt; Retry-After holds up every message, at
-    most `longest_wait` seconds. Other 5xx, 408, 409, 425 and lost answers are charged tries with the
-    same key: whether they had an effect is for the API to know. Every other 4xx goes to the
+    most `longest_wait` seconds. Other 5xx, 408, 409, 425 and lost answers are charged tries with
+    the same key: whether they had an effect is for the API to know. Every other 4xx goes to the
     dead-letter topic with code `HTTP_<status>`, and so does, as HANDLER_FAILED, what runs out of
     tries.
 

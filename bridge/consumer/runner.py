@@ -68,8 +68,12 @@ class Runner:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._commit_lock = asyncio.Lock()
-        self.ready = asyncio.Event()
-        """Set once partitions were assigned for the first time."""
+        self.is_ready = False
+        """Whether it has its partitions: not before the first, and not amid a change."""
+        self.is_handing_over = False
+        """Whether handlers are awaited before partitions go."""
+        self.rebalances = 0
+        """How often partitions were assigned."""
 
     def stop(self) -> None:
         """Take nothing more in, finish what is in hand, commit, leave the group."""
@@ -248,6 +252,7 @@ class Runner:
 
     async def revoked(self) -> None:
         """Give all partitions up: finish what is in hand within the time, commit, forget."""
+        self.is_ready = False
         partitions = self._desk.take_back()
         if partitions:
             await self._drain(self._options.drain_timeout)
@@ -259,7 +264,8 @@ class Runner:
         """Begin with partitions."""
         self._desk.assign(tps)
         self._starts.assigned(tps)
-        self.ready.set()
+        self.is_ready = True
+        self.rebalances += 1
 
     async def _commit_in_time(self) -> None:
         try:
@@ -270,6 +276,13 @@ class Runner:
 
     async def _drain(self, seconds: float) -> None:
         """Wait until no worker has anything in hand; after so many seconds, make it so."""
+        self.is_handing_over = True
+        try:
+            await self._wait_for_workers(seconds)
+        finally:
+            self.is_handing_over = False
+
+    async def _wait_for_workers(self, seconds: float) -> None:
         busy = [worker for worker in self._workers if not worker.is_idle]
         if not busy:
             return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
 
-from bridge.consumer.database import InboxError, is_transient
+from bridge.consumer.database import InboxError, is_locked, is_transient
 from bridge.consumer.inbox import VanishedError
 from bridge.consumer.outcomes import (
     HANDLER_FAILED,
@@ -38,16 +38,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bridge.consumer")
 
-_SHORT = RetryPolicy(base=0.05, cap=5.0)
-"""Waits after what is nobody's fault: a deadlock, a dead-letter topic that takes nothing."""
+_SHORT = RetryPolicy(base=0.05, cap=1.0)
+"""Waits after what is nobody's fault: a deadlock, a lost session."""
+_PATIENT = RetryPolicy(base=0.05, cap=30.0)
+"""Waits for what a person may have to put right: a dead-letter topic that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What all workers share. `batch` is how many messages one transaction takes at most."""
+    """What all workers share.
+
+    `locked` are the waits of a key that another session holds; `batch` is how many messages one
+    transaction takes at most, `linger` how many seconds one waits for company.
+    """
 
     handlers: Handlers
     retry: RetryPolicy
+    locked: RetryPolicy
     dead_letters: DeadLetters | None
     dead_letter_unhandled: bool
     batch: int
@@ -168,8 +175,14 @@ class Worker:
                 _log.log(
                     level, "%s: %s; tried again", received.place, error, extra=_extra(received)
                 )
-                return _SHORT.delay(job.waits)
+                return self._pause(error, lost=lost).delay(job.waits)
         return await self._charge(job, received, error, None)
+
+    def _pause(self, error: Exception, *, lost: bool) -> RetryPolicy:
+        """Return the waits after what is not the message's fault."""
+        if is_locked(error):
+            return self._rules.locked
+        return _SHORT if lost or is_transient(error) else _PATIENT
 
     async def _charge(
         self, job: Job, received: Received, error: Exception, after: float | None
@@ -222,7 +235,7 @@ class Worker:
                 self._rules.dead_letters.topic,
                 refused,
             )
-            return _SHORT.delay(job.waits)
+            return _PATIENT.delay(job.waits)
         self._desk.finish(job)
         self._watch.dead_lettered(record.topic, code)
         _log.error(
@@ -292,7 +305,7 @@ class Worker:
         lost = self._work.drop_lost(error)
         if lost or isinstance(error, InboxError | VanishedError | AbandonedError):
             _log.info("a batch of %d failed: %s; tried again", len(entries), error)
-            return _SHORT.delay(1)
+            return self._pause(error, lost=lost).delay(1)
         # Each alone: so it shows whose fault it was, and the others are not charged.
         for job, _ in entries:
             job.alone = True
@@ -304,7 +317,7 @@ class Worker:
         return 0.0
 
 
-_FREE_WAITS = 10
+_FREE_WAITS = 6
 
 
 def _describe(error: BaseException) -> str:

@@ -178,3 +178,14 @@ async def until(check: Callable[[], Any], what: str) -> Any:
         if loop.time() > deadline:
             pytest.fail(f"after {PATIENCE:.0f} s still not: {what}")
         await asyncio.sleep(0.02)
+
+
+def settled(consumer: Consumer) -> int:
+    """How many messages are done with."""
+    fates = ("processed", "duplicates", "unhandled", "dead_letters")
+    return sum(consumer.counts.get(fate, 0) for fate in fates)
+
+
+def committed(consumer: Consumer, topic: str) -> dict[int, int]:
+    """The offsets of a topic that a consumer has committed, by partition."""
+    return {number: done for (name, number), done in consumer.committed.items() if name == topic}

@@ -43,7 +43,7 @@ Steps = Generator[Step, list[Row], T]
 def run_steps(steps: Steps[T], execute: Callable[[Step], list[Row]]) -> T:
     """Run the statements by `execute`, which returns their rows as tuples; bytea may be any buffer.
 
-    What `execute` raises reaches the caller as it is.
+    What `execute` raises reaches the caller as it is, once the steps have heard of it.
     """
     try:
         step = next(steps)
@@ -51,7 +51,7 @@ def run_steps(steps: Steps[T], execute: Callable[[Step], list[Row]]) -> T:
             try:
                 rows = execute(step)
             except BaseException as error:
-                steps.throw(error)  # raises it again, once the steps have heard of it
+                steps.throw(error)
                 raise
             step = steps.send(rows)
     except StopIteration as end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 pytest_plugins = [
+    "pytester",
     "tests.fixtures.cli",
     "tests.fixtures.kafka",
     "tests.fixtures.otlp",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import unittest
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,7 +15,7 @@ from django.core.management import call_command
 from django.db import connections, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.utils import OperationalError
-from django.test import Client, override_settings
+from django.test import Client, TestCase, override_settings
 from django.test.utils import (
     CaptureQueriesContext,
     setup_test_environment,
@@ -81,18 +82,23 @@ def test_autocommit_is_refused(observer: Connection) -> None:
     assert keys(observer) == []
 
 
-def test_transaction_of_a_test_case_alone_is_refused(
-    database: BaseDatabaseWrapper, observer: Connection
-) -> None:
+@pytest.mark.usefixtures("database")
+def test_transaction_of_a_test_case_alone_is_refused(observer: Connection) -> None:
     """A view that forgot `atomic()` must fail in its tests, not in production."""
-    of_test_case: Any = transaction.atomic()
-    of_test_case._from_testcase = True
-    with of_test_case:
-        with pytest.raises(TransactionStateError, match="only the test case has a transaction"):
-            outbox_app.enqueue(**fields("a"), payload={})
-        with transaction.atomic():
-            outbox_app.enqueue(**fields("a"), payload={})
-        database.set_rollback(True)
+
+    class Case(TestCase):
+        def test_alone(self) -> None:
+            with pytest.raises(TransactionStateError, match="only the test case has a transaction"):
+                outbox_app.enqueue(**fields("a"), payload={})
+
+        def test_with_atomic(self) -> None:
+            with transaction.atomic():
+                outbox_app.enqueue(**fields("a"), payload={})
+            assert OutboxMessage.objects.get().message_key == "a"
+
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
+    assert (result.testsRun, result.errors, result.failures) == (2, [], [])
     assert keys(observer) == []
 
 

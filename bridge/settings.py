@@ -228,6 +228,13 @@ class RetentionSettings(_Section):
     batch_rows: Annotated[int, Field(ge=1, le=10_000)] = 1000
 
 
+class AuditSettings(_Section):
+    """What the audit keeps of operator actions."""
+
+    payload: Literal["hash", "full"] = "hash"
+    """Of a payload that `edit` replaces: its SHA-256, or all of it beside that."""
+
+
 class RouteSettings(_Section):
     """Where a destination (or a shell-style pattern of them) goes, and what the record key is."""
 
@@ -238,6 +245,26 @@ class RouteSettings(_Section):
     """Topic that gets the record of a row that ends FAILED; the row stays FAILED all the same."""
     on_failure: OnFailure = OnFailure.BLOCK
     """What a failed row does to later rows of its ordering key."""
+
+
+class HttpSettings(_Section):
+    """Probes and metrics of a running relay; off unless a port is set."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_not_empty)] = (
+        None
+    )
+    """0 takes any free one; the log tells which."""
+    frozen_after: Seconds = 60.0
+    """A thread without sign of life for so long fails `/livez`."""
+
+
+class MetricsSettings(_Section):
+    """What the relay's metrics cost, in label values and in samples of the backlog."""
+
+    max_destinations: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Destinations with label values of their own; the rest are `other`."""
+    sample_interval: Seconds = 15.0
 
 
 class LogSettings(_Section):
@@ -282,7 +309,10 @@ class Settings(BaseSettings):
     relay: RelaySettings = Field(default_factory=RelaySettings)
     retry: RetrySettings = Field(default_factory=RetrySettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
     routes: tuple[RouteSettings, ...] = ()
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     local: LocalSettings = Field(default_factory=LocalSettings)
     enqueue: EnqueueSettings = Field(default_factory=EnqueueSettings)

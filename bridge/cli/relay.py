@@ -16,6 +16,7 @@ from bridge.cli.options import (
     settings_from,
 )
 from bridge.cli.output import Output
+from bridge.cli.traces import start_traces
 
 
 def relay(
@@ -56,6 +57,8 @@ def relay(
     Runs until SIGTERM or SIGINT: then it claims nothing more, awaits and settles what is in flight
     and gives the rest back. A second signal forces the end. Start as many relays as you like.
 
+    OpenTelemetry's OTEL_* variables switch traces on, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+
     Exit code 0 after a clean end, also where messages FAILED; 1 when the end was forced or the
     relay could not go on.
 
@@ -76,15 +79,11 @@ def relay(
     )
     # Loads the Kafka client; `--help` must not wait for it.
     from bridge.relay.supervisor import run_relay  # noqa: PLC0415 - see above
-    from bridge.settings import are_traces_wanted, is_color_wanted  # noqa: PLC0415 - see above
+    from bridge.settings import is_color_wanted  # noqa: PLC0415 - see above
     from bridge.telemetry.logging import configure_logging  # noqa: PLC0415 - see above
 
     configure_logging(settings.log.level, settings.log.format, colors=is_color_wanted())
-    tracing = None
-    if are_traces_wanted("outbox-bridge-relay"):
-        from bridge.telemetry.sdk import start_tracing  # noqa: PLC0415 - only where it is wanted
-
-        tracing = start_tracing()
+    tracing = start_traces("outbox-bridge-relay")
     _spare_the_collector()
     report = run_relay(
         settings,

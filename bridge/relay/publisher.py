@@ -19,6 +19,7 @@ from bridge.lifecycle import ErrorCode
 from bridge.message import Record, payload_of
 from bridge.relay.batch import Ack, Batch, Fault, Letter, Refusal, Suspect, Unsent
 from bridge.relay.target import NOWHERE, Target
+from bridge.relay.vitals import Pulse
 from bridge.routing import KeyChoice
 from bridge.telemetry.names import SAMPLED, TRACEPARENT
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from bridge.message import ClaimedRow
     from bridge.relay.flight import Flight
+    from bridge.relay.meter import Meter
     from bridge.relay.payloads import Payloads
     from bridge.relay.producers import Producers
     from bridge.relay.registration import Registration
@@ -79,19 +81,25 @@ class Publisher:
         self._registration = registration
         self._spans = spans
         self._giving_back = False
+        self.meter: Meter | None = None
+        """Measures what is handed to Kafka, where anybody asked for that."""
+        self.pulse = Pulse()
         self._log = structlog.get_logger("bridge.relay.publisher")
 
     def run(self) -> None:
         """Produce what the claimer puts into the flight until a None arrives."""
         mailbox = self._flight.to_publish
         while True:
+            self.pulse.rest()
             work = mailbox.get()
             if work is None:
                 return
+            self.pulse.beat()
             if isinstance(work, Batch):
                 self._publish(work)
             else:
                 for item in work:
+                    self.pulse.beat()
                     if isinstance(item, Suspect):
                         self._publish_alone(item)
                     else:
@@ -111,6 +119,7 @@ class Publisher:
         A relay without its heartbeat session waits: others may be about to take its claims over.
         """
         while not (self._giving_back or self._registration.alive.wait(_ALIVE_WAIT)):
+            self.pulse.beat()
             if time.monotonic() - batch.claimed_at > self._max_age:
                 break
         if self._giving_back or batch.claimed_at < self._registration.registered_at:
@@ -139,6 +148,8 @@ class Publisher:
         rows, batch.rows = batch.rows, ()
         flight = self._flight
         is_over = self._is_over(batch)
+        if self.meter is not None and not is_over:
+            batch.sending = self.meter.begin(rows)
         report = self._reporter(batch)
         destination = ""
         target, produce = NOWHERE, self._producers.main().produce
@@ -201,10 +212,13 @@ class Publisher:
         """Return the factory of delivery callbacks for a batch; kept small, one runs per record."""
         acked = self._flight.acks.append
         refused = self._refused
+        sending, now = batch.sending, time.monotonic
 
         def report(outbox_id: int) -> Report:
             def delivered(error: KafkaError | None, message: Message) -> None:
                 if error is None:
+                    if sending is not None:
+                        sending.acked_at = now()
                     # A plain tuple is an Ack to its only reader, at half the cost.
                     acked((outbox_id, message.partition(), message.offset(), batch))  # type: ignore[arg-type]
                 else:
@@ -258,6 +272,7 @@ class Publisher:
                     headers=record.headers,
                 )
             except BufferError:
+                self.pulse.beat()
                 self._producers.wait(_QUEUE_FULL_WAIT)
             else:
                 return
@@ -368,10 +383,13 @@ class Publisher:
     ) -> LastReport:
         """Return the callback of a record for which bytes were reserved: they come back with it."""
         acks, refused, give_bytes = self._flight.acks, self._refused, self._give_bytes
+        sending = batch.sending
 
         def delivered(error: KafkaError | None, message: Message | None) -> None:
             give_bytes(reserved)
             if error is None and message is not None:
+                if sending is not None:
+                    sending.acked_at = time.monotonic()
                 partition, offset = message.partition(), message.offset()
                 acks.append(Ack(outbox_id, partition, offset, batch))  # type: ignore[arg-type]  # set once delivered
             elif error is not None:
@@ -411,6 +429,7 @@ class Publisher:
     def _reserve(self, size: int, batch: Batch) -> bool:
         """Wait for room in the byte budget; False when the batch is over meanwhile."""
         while not self._flight.take_bytes(size, _QUEUE_FULL_WAIT * 4):
+            self.pulse.beat()
             if self._is_over(batch):
                 return False
         return True

@@ -21,9 +21,11 @@ from tests.bench import (
     fair,
     large,
     latency,
+    metering,
     order,
     retention,
     scale,
+    traces,
     writers,
 )
 from tests.bench.debezium import ensure_jars
@@ -51,6 +53,8 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "fair": fair.run,
     "retention": retention.run,
     "consumer": consumer.run,
+    "metrics": metering.run,
+    "traces": traces.run,
 }
 _WITH_PEER = {"drain", "latency"}
 

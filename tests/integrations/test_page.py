@@ -43,6 +43,9 @@ PAGE = "integrations.md"
 pytestmark = [on_one_server, pytest.mark.usefixtures("postgres")]
 
 
+fetches_and_compiles = pytest.mark.timeout(400)  # a first run fills the compilers' caches
+
+
 class Base(DeclarativeBase):
     pass
 
@@ -246,6 +249,7 @@ def run_java(source: Path, *arguments: str) -> str:
     return toolchains.run("java", *quick, source, *arguments, cwd=source.parent)
 
 
+@fetches_and_compiles
 def test_java(outbox_url: str, orders: Connection, tmp_path: Path) -> None:
     source = tmp_path / "PayOrder.java"
     source.write_text(snippet(PAGE, "java"))
@@ -253,6 +257,7 @@ def test_java(outbox_url: str, orders: Connection, tmp_path: Path) -> None:
     assert int(told) == assert_paid(orders)
 
 
+@fetches_and_compiles
 def test_flyway(empty_database_url: str, run_cli: RunCliFunction, tmp_path: Path) -> None:
     folder = tmp_path / "migrations"
     folder.mkdir()
@@ -268,6 +273,7 @@ def test_flyway(empty_database_url: str, run_cli: RunCliFunction, tmp_path: Path
         Migrator(conn).verify()
 
 
+@fetches_and_compiles
 def test_go(outbox_url: str, orders: Connection, tmp_path: Path) -> None:
     toolchains.need("go")
     program = toolchains.go_program(snippet(PAGE, "go"), tmp_path)
@@ -275,6 +281,7 @@ def test_go(outbox_url: str, orders: Connection, tmp_path: Path) -> None:
     assert int(told) == assert_paid(orders, {"id": "17"})
 
 
+@fetches_and_compiles
 def test_node(outbox_url: str, orders: Connection, tmp_path: Path) -> None:
     toolchains.need("node", "npm")
     (tmp_path / "node_modules").symlink_to(toolchains.node_libraries() / "node_modules")

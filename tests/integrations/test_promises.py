@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
 import bridge
 from bridge import (
@@ -234,3 +236,14 @@ def test_search_path_does_not_matter(way: Way, observer: Connection) -> None:
     way.enqueue_many([Message(**fields(key), payload={"a": 1}) for key in "ab"])
     way.commit()
     assert keys(observer) == ["a", "b"]
+
+
+def test_callers_trace_travels_in_the_row(way: Way, observer: Connection) -> None:
+    span = TracerProvider(shutdown_on_exit=False).get_tracer("shop").start_span("business")
+    with trace.use_span(span):
+        way.enqueue(**fields("a"), payload={})
+        way.enqueue_many([Message(**fields("b"), payload={}, headers={"h": "x"})])
+    way.commit()
+    trace_id = f"00-{span.get_span_context().trace_id:032x}-"
+    rows = observer.execute("select headers from app_outbox order by outbox_id").fetchall()
+    assert [headers["traceparent"].startswith(trace_id) for (headers,) in rows] == [True, True]

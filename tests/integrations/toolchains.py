@@ -60,13 +60,13 @@ def java_libraries() -> Path:
 
 
 def node_libraries() -> Path:
-    """Return a folder with the `node_modules` of `package-lock.json`."""
+    """Return a folder with the `node_modules` of `npm-shrinkwrap.json`."""
 
     def fetch(folder: Path) -> None:
-        _copy(("package.json", "package-lock.json"), folder)
+        _copy(("package.json", "npm-shrinkwrap.json"), folder)
         run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
 
-    return _kept("node", ("package-lock.json",), fetch)
+    return _kept("node", ("npm-shrinkwrap.json",), fetch)
 
 
 def go_program(source: str, folder: Path) -> Path:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 from sqlalchemy import create_engine
@@ -19,9 +20,12 @@ from bridge.integrations import asyncpg as by_asyncpg
 from bridge.integrations import sqlalchemy as by_sqlalchemy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from bridge import EnqueueResult
+
+
+T = TypeVar("T")
 
 
 class Undo(Exception):  # noqa: N818 - no error: takes a savepoint back
@@ -91,9 +95,19 @@ class SyncSqlalchemy(Way):
         self._engine.dispose()
 
 
-class AsyncSqlalchemy(Way):
-    def __init__(self, url: str, driver: str, *, session: bool) -> None:
+class AsyncWay(Way):
+    """Runs coroutines in the caller's context, as a task of an application would."""
+
+    def __init__(self) -> None:
         self._runner = asyncio.Runner()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine, context=copy_context())
+
+
+class AsyncSqlalchemy(AsyncWay):
+    def __init__(self, url: str, driver: str, *, session: bool) -> None:
+        super().__init__()
         self._engine = create_async_engine(_named(url, driver))
         self.conn: Any = AsyncSession(self._engine) if session else self._connect()
 
@@ -101,87 +115,87 @@ class AsyncSqlalchemy(Way):
         async def connect() -> Any:
             return await self._engine.connect()
 
-        return self._runner.run(connect())
+        return self._run(connect())
 
     def enqueue(self, **arguments: Any) -> EnqueueResult:
-        return self._runner.run(by_sqlalchemy.enqueue_async(self.conn, **arguments))
+        return self._run(by_sqlalchemy.enqueue_async(self.conn, **arguments))
 
     def enqueue_many(self, messages: Any, **options: Any) -> list[EnqueueResult]:
-        return self._runner.run(by_sqlalchemy.enqueue_many_async(self.conn, messages, **options))
+        return self._run(by_sqlalchemy.enqueue_many_async(self.conn, messages, **options))
 
     def execute(self, statement: str) -> None:
         def run(target: Any) -> None:
             by_sqlalchemy._connection_of(target).exec_driver_sql(statement)
 
-        self._runner.run(self.conn.run_sync(run))
+        self._run(self.conn.run_sync(run))
 
     def commit(self) -> None:
-        self._runner.run(self.conn.commit())
+        self._run(self.conn.commit())
 
     def rollback(self) -> None:
-        self._runner.run(self.conn.rollback())
+        self._run(self.conn.rollback())
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         async def begin() -> Any:
             return await self.conn.begin_nested()
 
-        nested = self._runner.run(begin())
+        nested = self._run(begin())
         try:
             yield
         except Undo:
-            self._runner.run(nested.rollback())
+            self._run(nested.rollback())
         else:
-            self._runner.run(nested.commit())
+            self._run(nested.commit())
 
     def close(self) -> None:
-        self._runner.run(self.conn.close())
-        self._runner.run(self._engine.dispose())
+        self._run(self.conn.close())
+        self._run(self._engine.dispose())
         self._runner.close()
 
 
-class Asyncpg(Way):
+class Asyncpg(AsyncWay):
     def __init__(self, url: str) -> None:
-        self._runner = asyncio.Runner()
-        self.conn: Any = self._runner.run(asyncpg.connect(url))
+        super().__init__()
+        self.conn: Any = self._run(asyncpg.connect(url))
         self._transaction: Any = None
 
     def _begun(self) -> Any:
         if self._transaction is None:
             self._transaction = self.conn.transaction()
-            self._runner.run(self._transaction.start())
+            self._run(self._transaction.start())
         return self.conn
 
     def enqueue(self, **arguments: Any) -> EnqueueResult:
-        return self._runner.run(by_asyncpg.enqueue(self._begun(), **arguments))
+        return self._run(by_asyncpg.enqueue(self._begun(), **arguments))
 
     def enqueue_many(self, messages: Any, **options: Any) -> list[EnqueueResult]:
-        return self._runner.run(by_asyncpg.enqueue_many(self._begun(), messages, **options))
+        return self._run(by_asyncpg.enqueue_many(self._begun(), messages, **options))
 
     def execute(self, statement: str) -> None:
-        self._runner.run(self._begun().execute(statement))
+        self._run(self._begun().execute(statement))
 
     def commit(self) -> None:
         transaction, self._transaction = self._transaction, None
-        self._runner.run(transaction.commit())
+        self._run(transaction.commit())
 
     def rollback(self) -> None:
         transaction, self._transaction = self._transaction, None
-        self._runner.run(transaction.rollback())
+        self._run(transaction.rollback())
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         nested = self._begun().transaction()
-        self._runner.run(nested.start())
+        self._run(nested.start())
         try:
             yield
         except Undo:
-            self._runner.run(nested.rollback())
+            self._run(nested.rollback())
         else:
-            self._runner.run(nested.commit())
+            self._run(nested.commit())
 
     def close(self) -> None:
-        self._runner.run(self.conn.close())
+        self._run(self.conn.close())
         self._runner.close()
 
 

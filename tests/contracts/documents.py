@@ -74,7 +74,7 @@ def problems(record: ReceivedRecord, channel: str) -> list[str]:
     event_type = record.headers.get("event-type")
     messages = messages_of(channel)
     fitting = [one for one in messages if one["name"] == event_type] or (
-        messages if channel in ("outbox", "deadLetters") else []
+        messages if asyncapi()["channels"][channel]["address"] == "{topic}" else []
     )
     if not fitting:
         return [f"{channel} has no message {event_type!r}"]

@@ -10,6 +10,8 @@ import pytest
 
 import bridge
 from bridge.demo.shop.events import ORDER_PLACED, PAYMENT_CAPTURED, OrderPlaced, PaymentCaptured
+from bridge.lifecycle import Status
+from bridge.operations import Actor, Selection, replay
 from tests.contracts.documents import problems
 from tests.fixtures.postgres import on_one_server
 from tests.fixtures.relays import RANDOM_TEXT
@@ -51,11 +53,19 @@ def test_records_of_every_kind_have_the_headers_that_the_contract_says(
     outbox.add(1, topic, prefix="by-sql", headers='{"traceparent": "not one"}')
 
     run_relay()
+    with psycopg.connect(outbox.url) as conn:
+        chosen = Selection(destination=topic, statuses=(Status.SENT,))
+        actor = Actor("tests", source="test")
+        again = replay(conn, chosen, reason="see the header", actor=actor, rows_per_second=1000)
+    assert again.changed == 6
+    run_relay()
 
     records = consume(topic)
-    assert len(records) == 6
+    assert len(records) == 12
     for record in records:
         assert problems(record, "outbox") == []
+    replayed = [record.headers.get("outbox-replay-id") for record in records]
+    assert (replayed.count(None), replayed.count(again.replay_id)) == (6, 6)
 
 
 def test_a_dead_letter_has_the_headers_that_the_contract_says(

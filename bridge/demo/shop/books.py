@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -11,6 +12,8 @@ import psycopg
 from bridge.database.connection import connect
 from bridge.demo.shop.statements import statement
 from bridge.errors import DatabaseError
+from bridge.lifecycle import Status
+from bridge.operations import Actor, Selection, replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +22,7 @@ T = TypeVar("T")
 
 _PATIENCE_SECONDS = 60.0
 _AGAIN_SECONDS = 0.2
+_REPLAYED_A_SECOND = 1000.0
 
 
 class OutboxMessage(NamedTuple):
@@ -84,9 +88,26 @@ class Books:
         rows = self._rows(self._urls.payment_api, "find_fault", {"account": account})
         return rows[0] if rows else (0, None)
 
-    def replay(self, count: int) -> int:
-        """Have the shop's latest messages sent once more; return how many these are."""
-        return self._run(self._urls.shop, "replay_messages", {"count": count})
+    def replay(self, count: int, *, key_pattern: str) -> int:
+        """Have so many of the shop's SENT messages sent once more; return how many these are.
+
+        An operator's audited action, as `outbox-bridge replay` is.
+        """
+        replay_id = str(uuid.uuid4())
+        outcome = self._with(
+            self._urls.shop,
+            lambda conn: replay(
+                conn,
+                Selection(statuses=(Status.SENT,), key_pattern=key_pattern),
+                reason="the demo sends some messages twice",
+                actor=Actor("demo", source="demo"),
+                # Begun again after a lost connection it leaves out what it has done.
+                replay_id=replay_id,
+                rows_per_second=_REPLAYED_A_SECOND,
+                limit=count,
+            ),
+        )
+        return outcome.changed
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""

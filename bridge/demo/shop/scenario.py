@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -37,6 +38,8 @@ ACTS = 5
 _FEW, _FEW_DECLINED = 9, 3
 _UNANSWERED = f"{NAIVE}-2"
 """An order that can be had; its call is answered too late."""
+_CALM, _BUSY = "calm", "busy"
+"""Prefixes of order ids."""
 _CALM_RATE = 20.0
 _BUSY_RATE = 40.0
 _PARTS = 5
@@ -144,7 +147,7 @@ class _Play:
         screen.note(
             "the payment service gets the message from Kafka and calls the API with its key"
         )
-        self._place(wishes("calm", _FEW, _FEW_DECLINED), path="/orders", rate=_CALM_RATE)
+        self._place(wishes(_CALM, _FEW, _FEW_DECLINED), path="/orders", rate=_CALM_RATE)
         self._finish_placing()
         self._until(self._all_told, _PATIENCE_SECONDS, "every customer is told")
         screen.note(
@@ -154,7 +157,7 @@ class _Play:
 
     def _everything_goes_wrong(self) -> None:
         self._screen.act(4, f"a busy hour of {self._orders} orders, and everything goes wrong")
-        wanted = wishes("busy", self._orders, max(1, self._orders // _DECLINED_EACH))
+        wanted = wishes(_BUSY, self._orders, max(1, self._orders // _DECLINED_EACH))
         size = -(-len(wanted) // _PARTS)
         parts = [wanted[start : start + size] for start in range(0, len(wanted), size)]
         faults = [
@@ -235,11 +238,13 @@ class _Play:
 
     def _send_again(self, part: Sequence[Wish]) -> None:
         self._place(part, path="/orders", rate=_BUSY_RATE)
-        self._until(lambda: self._sent_orders() >= _REPLAYED, _PATIENCE_SECONDS, "orders are sent")
-        self._replayed = self._stage.books.replay(min(_REPLAYED, self._sent_orders()))
+        pattern = f"order-{_BUSY}-*"
+        self._until(lambda: self._sent_orders(pattern) >= _REPLAYED, _PATIENCE_SECONDS, "SENT")
+        count = min(_REPLAYED, self._sent_orders(pattern))
+        self._replayed = self._stage.books.replay(count, key_pattern=pattern)
         self._screen.note(
-            f"an operator sends {self._replayed} messages again: the payment service knows their "
-            "keys"
+            f"an operator has {self._replayed} messages sent again (`outbox-bridge replay`): the "
+            "payment service knows their keys"
         )
         self._finish_placing()
 
@@ -273,8 +278,11 @@ class _Play:
     def _finish_placing(self) -> None:
         self._until(lambda: self._stage.customers.idle, _PATIENCE_SECONDS, "orders are answered")
 
-    def _sent_orders(self) -> int:
-        return sum(message.is_sent for message in self._stage.books.shop_messages())
+    def _sent_orders(self, key_pattern: str) -> int:
+        return sum(
+            message.is_sent and fnmatch(message.message_key, key_pattern)
+            for message in self._stage.books.shop_messages()
+        )
 
     def _all_told(self) -> bool:
         accepted = set(self._stage.customers.answers.accepted)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,17 +12,42 @@ from bridge.cli import exit_codes
 from bridge.cli.options import ConfigOption, JsonOption, settings_from
 from bridge.cli.output import Output
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.demo.verdict import Check
+    from bridge.settings import Settings
+
 _FEWEST_MESSAGES = 100
+_MESSAGES = 20_000
+_FEWEST_ORDERS = 20
+_ORDERS = 200
 
 
 def demo(
     *,
+    scenario: Annotated[
+        Literal["relay", "shop"],
+        typer.Option("--scenario", help="What to see: the relay under load, or a whole shop."),
+    ] = "relay",
     messages: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--messages", metavar="N", min=_FEWEST_MESSAGES, help="How many messages to send."
+            "--messages",
+            metavar="N",
+            min=_FEWEST_MESSAGES,
+            help=f"How many messages to send (relay; default {_MESSAGES:,}).",
         ),
-    ] = 20_000,
+    ] = None,
+    orders: Annotated[
+        int | None,
+        typer.Option(
+            "--orders",
+            metavar="N",
+            min=_FEWEST_ORDERS,
+            help=f"How many orders the busy hour has (shop; default {_ORDERS}).",
+        ),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the folder with data and logs, and say where.")
     ] = False,
@@ -34,6 +60,11 @@ def demo(
     enqueued twice. One relay is killed with SIGKILL while it has rows in flight, and started again.
     The consumer is idempotent by the message's key.
 
+    With --scenario shop: an order service, a payment service, a notification service and a payment
+    API, each a process of its own with a database of its own. First the payment API is called
+    inside the order's transaction, and charges what is rolled back; then the same with the outbox,
+    while processes are killed and the API charges without answering. Ends with one order's trace.
+
     Exit code 0 only if nothing was lost and every number adds up; else 1, and the wrong sum is
     named. Kafka is the real one where Java and Maven are installed, else librdkafka's mock cluster:
     OUTBOX_BRIDGE_LOCAL_KAFKA=real|mock decides.
@@ -41,31 +72,84 @@ def demo(
     Examples:
       outbox-bridge demo
       outbox-bridge demo --messages 200000 --keep
+      outbox-bridge demo --scenario shop
     """
+    _check_options(scenario, messages, orders)
     settings = settings_from(config)
+    output = Output(as_json=as_json)
+    try:
+        if scenario == "shop":
+            checks, kept = _shop(settings, output, orders=orders or _ORDERS, keep=keep)
+            moral = "Every order was charged once, and nothing was charged that is no order."
+        else:
+            checks, kept = _relay(settings, output, messages=messages or _MESSAGES, keep=keep)
+            moral = "Nothing was lost, and every number adds up."
+    except KeyboardInterrupt:
+        output.note("interrupted; everything that was started has ended")
+        raise typer.Exit(exit_codes.INTERRUPTED) from None
+    sys.stdout.flush()
+    if kept is not None:
+        output.note(f"data and logs are in {kept}")
+    _conclude(output, checks, moral)
+
+
+def _check_options(scenario: str, messages: int | None, orders: int | None) -> None:
+    strange = {"shop": ("--messages", messages), "relay": ("--orders", orders)}[scenario]
+    if strange[1] is not None:
+        raise typer.BadParameter(
+            f"the scenario {scenario} has no {strange[0]}", param_hint=strange[0]
+        )
+
+
+def _relay(
+    settings: Settings, output: Output, *, messages: int, keep: bool
+) -> tuple[Sequence[Check], Path | None]:
     # Load Kafka's client and more; `--help` must not wait for them.
     from bridge.demo.report import document, table  # noqa: PLC0415 - see above
     from bridge.demo.scenario import run_demo  # noqa: PLC0415 - see above
     from bridge.demo.screen import open_screen  # noqa: PLC0415 - see above
-    from bridge.demo.verdict import failed  # noqa: PLC0415 - see above
 
-    output = Output(as_json=as_json)
-    try:
-        with open_screen(sys.stderr) as screen:
-            result = run_demo(settings, messages=messages, keep=keep, screen=screen)
-    except KeyboardInterrupt:
-        output.note("interrupted; everything that was started has ended")
-        raise typer.Exit(exit_codes.INTERRUPTED) from None
-    if as_json:
+    with open_screen(sys.stderr) as screen:
+        result = run_demo(settings, messages=messages, keep=keep, screen=screen)
+    if output.as_json:
         output.json(document(result.figures, result.checks, result.kept))
     else:
         output.pairs(table(result.figures))
-    sys.stdout.flush()
-    if result.kept is not None:
-        output.note(f"data and logs are in {result.kept}")
-    wrong = failed(result.checks)
+    return result.checks, result.kept
+
+
+def _shop(
+    settings: Settings, output: Output, *, orders: int, keep: bool
+) -> tuple[Sequence[Check], Path | None]:
+    from bridge.demo.screen import open_screen  # noqa: PLC0415 - as above
+    from bridge.demo.shop.report import (  # noqa: PLC0415 - as above
+        COLUMNS,
+        circumstances,
+        comparison,
+        document,
+    )
+    from bridge.demo.shop.scenario import ACTS, run_shop  # noqa: PLC0415 - as above
+
+    with open_screen(sys.stderr, ACTS) as screen:
+        result = run_shop(settings, orders=orders, keep=keep, screen=screen)
+    if output.as_json:
+        output.json(document(result.figures, result.checks, result.tree, result.kept))
+    else:
+        output.line("One order, from its transaction to its notification:")
+        output.line()
+        for line in result.tree:
+            output.line(line)
+        output.line()
+        output.table(COLUMNS, comparison(result.figures))
+        output.line()
+        output.pairs(circumstances(result.figures))
+    return result.checks, result.kept
+
+
+def _conclude(output: Output, checks: Sequence[Check], moral: str) -> None:
+    wrong = [check for check in checks if not check.holds]
     for check in wrong:
         output.note(f"WRONG: {check.text}")
     if wrong:
         raise typer.Exit(exit_codes.FAILURE)
-    output.note("Nothing was lost, and every number adds up.")
+    output.note(moral)

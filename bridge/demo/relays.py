@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from bridge.errors import OutboxError
 from bridge.local.process import LeashedProcess
@@ -107,6 +107,30 @@ class RelayProcess:
             self.kill()
 
 
+class Victim(Protocol):
+    """A relay that can be frozen and killed; see RelayProcess."""
+
+    @property
+    def name(self) -> str:
+        """The relay's name, as it is registered."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; raises OutboxError while it is not running."""
+
+    def start(self) -> None:
+        """Start it again."""
+
+    def freeze(self) -> None:
+        """Stop it where it stands (SIGSTOP)."""
+
+    def thaw(self) -> None:
+        """Let it go on (SIGCONT)."""
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kill:
     """What the relay had claimed and not settled when it died, and when that was (monotonic)."""
@@ -121,7 +145,7 @@ class Killer:
     The relay is frozen first, for a blink: while it runs, its rows come and go within milliseconds.
     """
 
-    def __init__(self, relay: RelayProcess, observer: Observer, wish: int) -> None:
+    def __init__(self, relay: Victim, observer: Observer, wish: int) -> None:
         self._relay = relay
         self._observer = observer
         self._wish = wish

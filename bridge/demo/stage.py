@@ -60,7 +60,7 @@ def build_stage(
     local = settings.local
     run = uuid.uuid4().hex[:8]
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_folder(keep=keep))
+        folder = stack.enter_context(demo_folder(keep=keep))
         if keep:
             progress(f"data and logs go to {folder}")
         given = local.database_url
@@ -107,7 +107,7 @@ def build_stage(
             parts=parts,
             folder=folder,
             observer=observer,
-            shop=child("shop", asdict(names)),
+            shop=child("seller", asdict(names)),
             consumer=child(
                 "consumer",
                 {
@@ -120,7 +120,8 @@ def build_stage(
 
 
 @contextlib.contextmanager
-def _folder(*, keep: bool) -> Iterator[Path]:
+def demo_folder(*, keep: bool) -> Iterator[Path]:
+    """Make the folder for data and logs, and remove it at the end unless it is to be kept."""
     folder = Path(tempfile.mkdtemp(prefix="outbox-bridge-demo-"))
     try:
         yield folder

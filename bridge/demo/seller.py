@@ -1,7 +1,7 @@
 """The order service as a process of its own: workers that write orders until the demo says stop.
 
-Run by the demo as `python -m bridge.demo.shop`. Commands: `{"act": name, "messages": n, "rate": r,
-"import_orders": n}` and `{"notes": path}`, which writes what the shop knows and ends it.
+Run by the demo as `python -m bridge.demo.seller`. Commands: `{"act": name, "messages": n,
+"rate": r, "import_orders": n}` and `{"notes": path}`, which writes what the shop knows and ends it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import ConfigOption, settings_from
+from bridge.cli.options import ConfigOption, JsonOption, settings_from
+from bridge.cli.output import Output
 from bridge.errors import ConfigurationError
 
 
@@ -53,12 +54,14 @@ def hand_off(
         ),
     ] = None,
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Call an HTTP API once for each message, with its key as Idempotency-Key.
 
-    Runs until SIGTERM or SIGINT. 429 and 503 wait as Retry-After says and cost no attempt, nor does
-    an API that cannot be reached or refuses the credentials; other 5xx and lost answers are tried
-    again with the same key; other 4xx go to the dead-letter topic.
+    Runs until SIGTERM or SIGINT; with --json it then says what became of how many. 429 and 503 wait
+    as Retry-After says and cost no attempt, nor does an API that cannot be reached or refuses the
+    credentials; other 5xx and lost answers are tried again with the same key; other 4xx go to the
+    dead-letter topic.
 
     With OUTBOX_BRIDGE_HANDOFF_INBOX_URL (a database with `migrate up --set inbox`) messages that
     were handed over before make no second request. OUTBOX_BRIDGE_HANDOFF_AUTHORIZATION is the value
@@ -101,6 +104,8 @@ def hand_off(
     )
     HandOff(url, method=method, headers=headers, timeout=timeout).attach(consumer, events)
     consumer.run()
+    if as_json:
+        Output(as_json=True).json(consumer.counts)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -9,7 +9,11 @@ import typer
 
 from bridge.cli.options import ConfigOption, JsonOption, settings_from
 from bridge.cli.output import Output
+from bridge.cli.traces import start_traces
 from bridge.errors import ConfigurationError
+
+_FLUSH = 5.0
+"""Seconds that the end waits for traces to be sent."""
 
 
 def hand_off(
@@ -67,6 +71,8 @@ def hand_off(
     were handed over before make no second request. OUTBOX_BRIDGE_HANDOFF_AUTHORIZATION is the value
     of the header Authorization; both may stand under [handoff] in the settings file.
 
+    OpenTelemetry's OTEL_* variables switch traces on, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+
     Examples:
       outbox-bridge hand-off payments --url https://api.example.net/charges --group charge
       outbox-bridge hand-off orders --url … --group crm --events 'order.*' --dead-letter orders.dead
@@ -101,9 +107,15 @@ def hand_off(
         retry=RetryPolicy(attempts=attempts, base=0.5, cap=300.0),
         handler_timeout=None,
         kafka=aiokafka_security(settings.kafka.properties),
+        trace_as_child=True,
     )
     HandOff(url, method=method, headers=headers, timeout=timeout).attach(consumer, events)
-    consumer.run()
+    tracing = start_traces("outbox-bridge-hand-off")
+    try:
+        consumer.run()
+    finally:
+        if tracing is not None:
+            tracing.close(_FLUSH)
     if as_json:
         Output(as_json=True).json(consumer.counts)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.consumer.conftest import NewConsumerFunction, ProduceFunction, Shop
     from tests.fixtures.cli import StartCliFunction
     from tests.fixtures.kafka import ConsumeFunction, KafkaBroker, NewTopicFunction
+    from tests.fixtures.otlp import Collector
 
 SOON = RetryPolicy(attempts=3, base=0.02, cap=0.1)
 CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -181,6 +182,7 @@ def test_command_hands_over_and_stops(
     start_cli: StartCliFunction,
     kafka: KafkaBroker,
     shop: Shop,
+    collector: Collector,
 ) -> None:
     topic = new_topic(partitions=1)
     produce(topic, [Sent("a", 1, "charge.asked"), Sent("b", 2, "charge.other"), Sent("c", 3)])
@@ -190,6 +192,7 @@ def test_command_hands_over_and_stops(
             *("hand-off", topic, "--url", api.url, "--group", f"charge-{topic}"),
             *("--events", "charge.*", "--header", "X-One: 1", "--json"),
             env={
+                **collector.env(),
                 "OUTBOX_BRIDGE_HANDOFF_AUTHORIZATION": "Bearer xyz",
                 "OUTBOX_BRIDGE_HANDOFF_INBOX_URL": shop.url,
             },
@@ -205,6 +208,10 @@ def test_command_hands_over_and_stops(
     assert sorted(api.keys()) == ["a", "b"]
     assert {request.headers["authorization"] for request in api.requests} == {"Bearer xyz"}
     assert {request.headers["x-one"] for request in api.requests} == {"1"}
+    spans = {f"00-{span.trace_id}-{span.span_id}": span for span in collector.spans("process")}
+    assert {span.service for span in spans.values()} == {"outbox-bridge-hand-off"}
+    # The API's own spans become children of the message's.
+    assert {request.headers["traceparent"][:-3] for request in api.requests} <= set(spans)
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,7 @@ def committed_of(kafka: KafkaBroker, group: str, topic: str) -> int:
 
 @on_one_server
 def test_command_hands_over_and_stops(
+    *,
     new_topic: NewTopicFunction,
     produce: ProduceFunction,
     start_cli: StartCliFunction,

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import LocalError
-from tests.bench import apart, drain, fair, large, latency, order, retention, scale, writers
+from tests.bench import apart, drain, fair, large, latency, order, retention, scale, views, writers
 from tests.bench.debezium import ensure_jars
 from tests.bench.figures import BenchError, Findings
 from tests.bench.lab import Lab
@@ -39,6 +39,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "large": large.run,
     "fair": fair.run,
     "retention": retention.run,
+    "views": views.run,
 }
 _WITH_PEER = {"drain", "latency"}
 

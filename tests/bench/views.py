@@ -24,7 +24,7 @@ _REPEATS = 7
 _GOAL_MS = 50
 _COUNTING = ("outbox_by_status", "outbox_by_destination", "outbox_oldest_unsent")
 
-# What a busy outbox has beside the SENT rows: rows in flight, later, failed, held, an hour's counts.
+# What a busy outbox has beside the SENT rows: rows in flight, later, failed, held, a day's counts.
 _BESIDE = """
     insert into app_outbox (message_key, event_type, destination, payload_json, next_run_at)
     select 'open-' || g, 'order.created', 'orders-' || g % 10, '{}',
@@ -33,7 +33,8 @@ _BESIDE = """
     update app_outbox set retry_count = 4, last_error_code = 'X' where message_key ~ '^open-.*7$';
     update app_outbox set status = 'FAILED', last_error_code = 'X' where message_key ~ '^open-.*9$';
     with taken as (
-        update app_outbox set status = 'PROCESSING', claim_id = '00000000-0000-4000-8000-000000000001'
+        update app_outbox
+        set status = 'PROCESSING', claim_id = '00000000-0000-4000-8000-000000000001'
         where message_key ~ '^open-.*2$' returning outbox_id
     )
     insert into app_outbox_claim (claim_id, relay_id, outbox_ids)

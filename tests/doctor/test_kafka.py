@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.cli import RunCliFunction
     from tests.fixtures.kafka import OwnKafkaFunction
+    from tests.fixtures.relays import Outbox, StartRelayFunction
 
 Connection = psycopg.Connection[Any]
 
@@ -319,3 +320,20 @@ def test_a_partitioner_that_was_forced_is_named(look: LookFunction) -> None:
     forced = {"partitioner": "consistent_random", "allow_unsafe": ["partitioner"]}
     found = the_problem(look("partitioner", kafka=forced))
     assert "partitioner = consistent_random is allowed by kafka.allow_unsafe" in found.evidence
+
+
+@on_one_server
+def test_a_relay_tells_which_destination_fails_until_it_flows_again(
+    guarded: str, admin: AdminClient, outbox: Outbox, start_relay: StartRelayFunction
+) -> None:
+    topic = f"late-{uuid.uuid4().hex[:8]}"
+    ids = outbox.add(3, topic)
+    start_relay(
+        env={"OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": guarded}, relay_heartbeat_interval=0.3
+    )
+    told = wait_until(lambda: outbox.query("table outbox_breakers"), "the breaker is told")
+    assert told[0][0] == topic
+    assert told[0][3].startswith("TOPIC_MISSING")
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)
+    outbox.wait_for("SENT", ids)
+    wait_until(lambda: not outbox.query("table outbox_breakers"), "the breaker is closed")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -118,3 +119,7 @@ def test_it_writes_one_look_as_plain_text_where_nobody_looks(
     assert re.search(r"^orders +MSG_SIZE_TOO_LARGE +1 ", text, re.MULTILINE)
     assert lines[-1] == "No relay is registered."
     assert "\x1b" not in text
+    document = json.loads(run_cli("top", "--json").stdout)
+    assert document["counts"]["FAILED"] == 1
+    assert len(document["minutes"]) == 60
+    assert document["sent_per_second"] == {"orders": 0.0}

@@ -76,7 +76,7 @@ class ClaimedRow(NamedTuple):
 
     A tuple, because a relay makes one for every message it sends. `headers` and `payload_json` are
     the raw bytes of the json values; `deferred` is the payload's size in bytes where it was left
-    in the database to be fetched within the memory budget, else None.
+    in the database to be fetched within the memory budget, else None. Times are raw, see Session.
     """
 
     outbox_id: int
@@ -92,6 +92,7 @@ class ClaimedRow(NamedTuple):
     deferred: int | None
     next_run_at: object
     lane: int | None
+    created_at: object = None
 
 
 def payload_of(row: ClaimedRow) -> bytes | None:

@@ -100,6 +100,10 @@ class Router:
                 self._renamed[destination] = topic
         return known
 
+    def exact_destinations(self) -> list[str]:
+        """Return the destinations that rules name in full."""
+        return list(self._exact)
+
     def blocks(self, destination: str) -> bool:
         """Tell whether a failed row there holds up later rows of its ordering key."""
         return self.route(destination).on_failure is OnFailure.BLOCK

@@ -1,8 +1,7 @@
 """Fills psql variables into the SQL files, so that the same files run in psql as they are.
 
-`:"schema"` becomes the quoted schema, `:'wake_channel'` and `:'wake_class'` the constants of that
-schema (in migrations `:'relay_class'` too), and in queries every other `:'name'` a psycopg
-parameter `%(name)s`.
+`:"schema"` becomes the quoted schema, `:'wake_channel'`, `:'wake_class'` and `:'relay_lock_class'`
+the constants of that schema, and in queries every other `:'name'` a psycopg parameter `%(name)s`.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ def _constants(schema: str) -> dict[str, str]:
     return {
         "wake_channel": _literal(wake_channel(schema)),
         "wake_class": str(advisory_class("wake", schema)),
+        "relay_lock_class": str(advisory_class("relay", schema)),
     }
 
 
@@ -50,8 +50,7 @@ def _literal(text: str) -> str:
 
 def render_script(text: str, schema: str) -> str:
     """Fill a migration script; an unknown variable raises `KeyError` with its name."""
-    relay_class = _literal(str(advisory_class("relay", schema)))
-    constants = {**_constants(schema), "relay_class": relay_class}
+    constants = _constants(schema)
     identifier = _identifier(schema)
 
     def fill(match: re.Match[str]) -> str:

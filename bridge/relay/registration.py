@@ -18,6 +18,8 @@ import structlog
 from bridge.database.session import ConnectionLost, Session
 from bridge.database.template import advisory_class
 from bridge.errors import DatabaseError
+from bridge.relay.vitals import Pulse
+from bridge.telemetry.context import uninstrumented
 from bridge.version import __version__
 
 if TYPE_CHECKING:
@@ -75,14 +77,22 @@ class Registration:
             answer_timeout=max(_SHORTEST_ANSWER, settings.relay.lease / 3),
         )
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(
+            target=uninstrumented()(self._live), name="heartbeat", daemon=True
+        )
         self._log = structlog.get_logger("bridge.relay.heartbeat")
         self._beaten = 0.0
         self.relay_id = 0
         self.registered_at = -math.inf
         """Monotonic time before this identity began: what was claimed earlier is others' now."""
         self.alive = threading.Event()
+        self.pulse = Pulse()
         self.stopping = False
+
+    @property
+    def session(self) -> Session:
+        """The session of the heartbeat; for its thread alone."""
+        return self._session
 
     def start(self) -> None:
         """Register and start beating; raises DatabaseError."""
@@ -197,6 +207,7 @@ class Registration:
     def _live(self) -> None:
         try:
             self._beat()
+            self.pulse.rest()
         except BaseException as error:
             self.alive.clear()
             if self._on_failure is None:
@@ -229,6 +240,7 @@ class Registration:
 
     def _come_back(self) -> None:
         while not self._stop.is_set():
+            self.pulse.beat()
             if not self._session.reopen(self._stop, _LONGEST_WAIT):
                 return
             before = self.relay_id
@@ -250,6 +262,7 @@ class Registration:
         """Wait, but not longer than the connection lives: others see its end at once, too."""
         end = time.monotonic() + seconds
         while not self._stop.is_set() and time.monotonic() < end:
+            self.pulse.beat()
             readable, _, _ = select.select([self._session.connection.fileno()], [], [], _SLICE)
             if readable:
                 return

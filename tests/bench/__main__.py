@@ -14,7 +14,21 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import LocalError
-from tests.bench import apart, drain, fair, large, latency, order, retention, scale, views, writers
+from tests.bench import (
+    apart,
+    consumer,
+    drain,
+    fair,
+    large,
+    latency,
+    metering,
+    order,
+    retention,
+    scale,
+    traces,
+    views,
+    writers,
+)
 from tests.bench.debezium import ensure_jars
 from tests.bench.figures import BenchError, Findings
 from tests.bench.lab import Lab
@@ -40,6 +54,9 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "fair": fair.run,
     "retention": retention.run,
     "views": views.run,
+    "consumer": consumer.run,
+    "metrics": metering.run,
+    "traces": traces.run,
 }
 _WITH_PEER = {"drain", "latency"}
 

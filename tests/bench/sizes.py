@@ -28,6 +28,7 @@ class Sizes:
     sick_rows: int = 100_000
     large_rows: int = 2_000
     view_rows: int = 5_000_000
+    consumer_rows: int = 20_000
 
 
 FULL = Sizes()
@@ -50,5 +51,6 @@ QUICK = Sizes(
     sick_rows=20_000,
     large_rows=200,
     view_rows=200_000,
+    consumer_rows=4_000,
 )
 """Ends within five minutes on two cores; too small for figures to quote."""

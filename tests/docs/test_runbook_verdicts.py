@@ -31,8 +31,8 @@ def test_page_and_checks_are_the_same_in_the_same_order() -> None:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_each_section_says_what_it_means_where_to_look_and_what_to_do(check: str) -> None:
-    said = re.findall(r"^- \*\*(.+?)\*\*: (?=\S)", sections()[check], re.MULTILINE)
-    assert said == ["problem", "unknown", "Look here", "Do this"]
+    said = re.findall(r"^- \*\*(.+?):\*\* (?=\S)", sections()[check], re.MULTILINE)
+    assert said == ["Problem", "Unknown", "Look", "Do"]
 
 
 def test_every_link_leads_to_a_file() -> None:

@@ -1,7 +1,7 @@
 -- Monitoring views: what is unsent, failed, sent, held, and who is sending.
 --
 -- One more variable:
---   :'relay_class'   the advisory locks (class, relay_id) that living relays hold
+--   :'relay_lock_class'   the advisory locks (class, relay_id) that living relays hold
 --
 -- They read the narrow side tables as a whole and look rows of app_outbox up by primary key, one by one
 -- (`offset 0` keeps the planner from making a join of it, and so from scanning app_outbox): their cost
@@ -247,7 +247,7 @@ from (
                 and l.database = (
                     select d.oid from pg_catalog.pg_database as d where d.datname = current_database()
                 )
-                and l.classid = :'relay_class'::integer::oid
+                and l.classid = (:'relay_lock_class')::integer::oid
                 and l.objid = r.relay_id::oid
                 and l.objsubid = 2
                 and l.granted

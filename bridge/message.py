@@ -36,6 +36,9 @@ RESERVED_HEADERS = frozenset(
 )
 """Record headers that the relay writes itself; a row's own headers must not use these names."""
 
+HEADER_REPLAY_ID = "outbox-replay-id"
+"""Set in a row's own headers by an operator's replay (in SQL): one id for all rows of a replay."""
+
 HEADER_DEAD_LETTER_CODE = "dead-letter-code"
 HEADER_DEAD_LETTER_REASON = "dead-letter-reason"
 HEADER_DEAD_LETTER_TOPIC = "dead-letter-topic"

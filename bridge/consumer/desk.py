@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class Job:
     """One record to be handled; `failures` counts what was charged, `tries` every hand-over.
 
-    `alone` keeps it out of batches: one that it was in has failed.
+    `waits` counts what was not charged, `losses` the lost databases and deadlocks of that. `alone`
+    keeps it out of batches: one that it was in has failed.
     """
 
-    __slots__ = ("alone", "failures", "lane", "record", "tries", "waits")
+    __slots__ = ("alone", "failures", "lane", "losses", "record", "tries", "waits")
 
     def __init__(self, record: Any, lane: Lane) -> None:
         self.record = record
@@ -31,6 +32,7 @@ class Job:
         self.failures = 0
         self.tries = 0
         self.waits = 0
+        self.losses = 0
         self.alone = False
 
 

@@ -8,7 +8,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaConnectionError
+from aiokafka.errors import (
+    CommitFailedError,
+    CorruptRecordException,
+    IllegalStateError,
+    KafkaConnectionError,
+)
 from aiokafka.errors import KafkaError as ClientError
 
 from bridge.consumer.desk import Desk, Partition
@@ -68,6 +73,7 @@ class Runner:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._commit_lock = asyncio.Lock()
+        self._one_by_one = False
         self.is_ready = False
         """Whether it has its partitions: not before the first, and not amid a change."""
         self.is_handing_over = False
@@ -165,22 +171,25 @@ class Runner:
             if partitions and not tps:
                 await self._wait_for_room(kafka)
                 continue
-            all_open = len(tps) == len(partitions)
             try:
-                records = await kafka.getmany(
-                    *(() if all_open else tps),
-                    timeout_ms=_POLL_MS if all_open else _FULL_POLL_MS,
-                    max_records=_POLL_RECORDS,
-                )
+                if self._one_by_one and tps:
+                    for tp in tps:
+                        await self._poll(kafka, tp, timeout_ms=_FULL_POLL_MS)
+                elif len(tps) == len(partitions):
+                    await self._poll(kafka, timeout_ms=_POLL_MS)
+                else:
+                    await self._poll(kafka, *tps, timeout_ms=_FULL_POLL_MS)
             except ClientError as error:
                 await self._after_error(kafka, error)
-                continue
-            # No await between the answer and the desk: a rebalance begins with one.
-            for tp, batch in records.items():
-                self._watch.consumed(tp.topic, len(batch))
-                expected = self._desk.add(tp, batch)
-                if expected is not None:
-                    self._starts.suspect(tp, expected, batch[0].offset)
+
+    async def _poll(self, kafka: AIOKafkaConsumer, *tps: TopicPartition, timeout_ms: int) -> None:
+        records = await kafka.getmany(*tps, timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
+        # No await between the answer and the desk: a rebalance begins with one.
+        for tp, batch in records.items():
+            self._watch.consumed(tp.topic, len(batch))
+            expected = self._desk.add(tp, batch)
+            if expected is not None:
+                self._starts.suspect(tp, expected, batch[0].offset)
 
     async def _wait_for_room(self, kafka: AIOKafkaConsumer) -> None:
         """Wait, and show Kafka now and then that this consumer is alive, or it leaves the group."""
@@ -196,16 +205,35 @@ class Runner:
                 kafka.resume(*(tps & kafka.assignment()))
 
     async def _after_error(self, kafka: AIOKafkaConsumer, error: ClientError) -> None:
-        # What came before the error in the same answer was thrown away by the client, which has
-        # moved its position all the same.
-        for partition in self._desk.partitions:
-            if partition.position is not None and not partition.is_lost:
-                with contextlib.suppress(IllegalStateError):
-                    kafka.seek(partition.tp, partition.position)
-        if not error.retriable and not isinstance(error, KafkaConnectionError):
+        is_corrupt = isinstance(error, CorruptRecordException)
+        if not (error.retriable or is_corrupt or isinstance(error, KafkaConnectionError)):
             raise KafkaError(f"Kafka refuses to go on: {type(error).__name__}: {error}") from error
-        _log.warning("Kafka: %s: %s; trying again", type(error).__name__, error)
+        _log.log(
+            logging.ERROR if is_corrupt else logging.WARNING,
+            "Kafka: %s: %s; trying again",
+            type(error).__name__,
+            error,
+        )
+        # A partition that cannot be read must not take along what others answer.
+        self._one_by_one = self._one_by_one or is_corrupt
+        with contextlib.suppress(ClientError):
+            await self._set_back(kafka)
         await asyncio.sleep(_ERROR_PAUSE)
+
+    async def _set_back(self, kafka: AIOKafkaConsumer) -> None:
+        """Let everything that did not come be read again.
+
+        What stands before an error in the same answer is thrown away by the client, which has moved
+        its position all the same.
+        """
+        for partition in self._desk.partitions:
+            tp, wanted = partition.tp, partition.position
+            if wanted is None:
+                wanted = await kafka.committed(tp)
+            if wanted is None:
+                wanted = (await kafka.beginning_offsets([tp]))[tp]
+            if not partition.is_lost and tp in kafka.assignment():
+                kafka.seek(tp, wanted)
 
     # Offsets.
 

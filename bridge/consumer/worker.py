@@ -166,8 +166,9 @@ class Worker:
         blameless = isinstance(error, InboxError | VanishedError | AbandonedError)
         if lost or blameless or is_transient(error):
             job.waits += 1
+            job.losses += 1
             # A message with which the database is lost again and again may be what breaks it.
-            if blameless or job.waits <= _FREE_WAITS:
+            if blameless or job.losses <= _FREE_LOSSES:
                 self._watch.retried(received.topic, charged=False)
                 level = (
                     logging.ERROR if isinstance(error, InboxError) and not lost else logging.INFO
@@ -317,7 +318,7 @@ class Worker:
         return 0.0
 
 
-_FREE_WAITS = 6
+_FREE_LOSSES = 6
 
 
 def _describe(error: BaseException) -> str:

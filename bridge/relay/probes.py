@@ -8,6 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.relay.vitals import Vitals
+    from bridge.settings import Settings
+
+
+def frozen_after(settings: Settings) -> float:
+    """Return after how many seconds a silent thread is frozen; one that rests as told is not."""
+    relay = settings.relay
+    rest = max(relay.idle_poll, relay.sleep, relay.settle_interval)
+    return max(settings.http.frozen_after, 2 * rest)
 
 
 class Probes:

@@ -138,12 +138,12 @@ class Publisher:
         if self._spans is None:
             self._publish_rows(batch, None)
         else:
-            with self._spans.follow(batch.claim_id, len(batch.rows)) as sending:
-                self._publish_rows(batch, sending)
+            with self._spans.follow(batch.claim_id, len(batch.rows)) as following:
+                self._publish_rows(batch, following)
 
     # One function: it is the hot loop, where each call costs every row.
     def _publish_rows(  # noqa: PLR0912, PLR0915 - as above
-        self, batch: Batch, sending: Sending | None
+        self, batch: Batch, following: Sending | None
     ) -> None:
         rows, batch.rows = batch.rows, ()
         flight = self._flight
@@ -189,11 +189,11 @@ class Publisher:
                     self._publish_doubtful(row, batch, target, rows[:position], 0)
                     continue
                 delivered = report(row[0])
-                if sending is not None:
+                if following is not None:
                     parent = headers.get(TRACEPARENT)
                     if parent is None or parent[-1:] in SAMPLED:
                         is_small = value is None or len(value) <= target.plain_bytes
-                        delivered = sending.record(
+                        delivered = following.record(
                             row, headers, target.topic, delivered, may_grow=is_small
                         )
                 try:
@@ -205,8 +205,8 @@ class Publisher:
                 self._fault(row[0], batch, ErrorCode.CANNOT_ENCODE, str(error))
             except KafkaException as error:
                 self._refused_at_once(row[0], error.args[0], batch)
-                if sending is not None:
-                    sending.refused(row[0], error.args[0])
+                if following is not None:
+                    following.refused(row[0], error.args[0])
 
     def _reporter(self, batch: Batch) -> Callable[[int], Report]:
         """Return the factory of delivery callbacks for a batch; kept small, one runs per record."""
@@ -363,8 +363,8 @@ class Publisher:
         if self._spans is None or not (parent is None or parent[-1:] in SAMPLED):
             return report
         is_small = record.value is None or len(record.value) <= target.plain_bytes
-        with self._spans.follow(batch.claim_id, 1) as sending:
-            return sending.record(row, record.headers, record.topic, report, may_grow=is_small)
+        with self._spans.follow(batch.claim_id, 1) as following:
+            return following.record(row, record.headers, record.topic, report, may_grow=is_small)
 
     def _produce_reported(
         self,

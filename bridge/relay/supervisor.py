@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -15,6 +13,7 @@ import structlog
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
 from bridge.errors import DatabaseError, OutboxError, SchemaError
+from bridge.relay import signals
 from bridge.relay.admission import Admission
 from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
@@ -25,7 +24,7 @@ from bridge.relay.notifier import Notifier
 from bridge.relay.orphans import take_claim_back
 from bridge.relay.outages import DatabaseState
 from bridge.relay.outlet import Outlet
-from bridge.relay.probes import Probes
+from bridge.relay.probes import Probes, frozen_after
 from bridge.relay.registration import Registration
 from bridge.relay.rescuer import Rescuer
 from bridge.relay.settlement import Settlement
@@ -37,8 +36,7 @@ from bridge.settings import service_manager
 from bridge.telemetry.context import is_loaded, uninstrumented
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
 
     from bridge.relay.exposure import Exposure
     from bridge.relay.publisher import Publisher
@@ -74,7 +72,7 @@ def run_relay(
     the relay cannot start or go on; what it had claimed is given back.
     """
     relay = Relay(settings, Run(until_empty=until_empty, once=once, limit=limit))
-    with _signals(relay), uninstrumented():
+    with signals.obeyed_by(relay), uninstrumented():
         try:
             return relay.run()
         finally:
@@ -88,33 +86,6 @@ def _spans(relay: str) -> SendSpans | None:
     from bridge.telemetry.sending import send_spans  # noqa: PLC0415 - only where it is in use
 
     return send_spans(relay)
-
-
-def _frozen_after(settings: Settings) -> float:
-    """Return after how many seconds a silent thread is frozen; one that rests as told is not."""
-    relay = settings.relay
-    rest = max(relay.idle_poll, relay.sleep, relay.settle_interval)
-    return max(settings.http.frozen_after, 2 * rest)
-
-
-@contextmanager
-def _signals(relay: Relay) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        if relay.is_stopping:
-            relay.force()
-        else:
-            relay.stop()
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 class Relay:
@@ -140,7 +111,7 @@ class Relay:
         self._stages: list[threading.Thread] = []
         self._vitals = Vitals()
         self._probes = Probes(
-            self._vitals, _frozen_after(settings), ended=self._ended, obstacles=self._obstacles
+            self._vitals, frozen_after(settings), ended=self._ended, obstacles=self._obstacles
         )
         self._notifier = Notifier(service_manager(), lambda: not self._probes.live())
         self._database = DatabaseState()

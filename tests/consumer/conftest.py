@@ -58,35 +58,40 @@ def produce(kafka: KafkaBroker) -> ProduceFunction:
     """Write records into a topic, in order, and wait until the broker has them."""
 
     def write(topic: str, records: Iterable[Sent]) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": kafka.bootstrap_servers,
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": 1_000_000,
-            },
-            logger=silent,
-        )
-        for sent in records:
-            headers: dict[str, str | bytes | None] = {
-                "outbox-id": str(sent.outbox_id),
-                "event-type": sent.event_type,
-                "idempotency-key": sent.message_key,
-                "content-type": "application/json",
-                "outbox-attempt": "1",
-                **sent.headers,
-            }
-            where: dict[str, Any] = {} if sent.partition is None else {"partition": sent.partition}
-            producer.produce(
-                topic,
-                value=sent.value,
-                key=sent.key or sent.message_key,
-                headers=headers,
-                **where,
-            )
-        assert producer.flush(PATIENCE) == 0
+        write_records(kafka.bootstrap_servers, topic, records)
 
     return write
+
+
+def write_records(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
+    """Write records into a topic, in order, and wait until the broker has them."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": 1_000_000,
+        },
+        logger=silent,
+    )
+    for sent in records:
+        headers: dict[str, str | bytes | None] = {
+            "outbox-id": str(sent.outbox_id),
+            "event-type": sent.event_type,
+            "idempotency-key": sent.message_key,
+            "content-type": "application/json",
+            "outbox-attempt": "1",
+            **sent.headers,
+        }
+        where: dict[str, Any] = {} if sent.partition is None else {"partition": sent.partition}
+        producer.produce(
+            topic,
+            value=sent.value,
+            key=sent.key or sent.message_key,
+            headers=headers,
+            **where,
+        )
+    assert producer.flush(PATIENCE) == 0
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+from bridge.database.migration_sets import INBOX
 from bridge.database.migrations import Migrator
+from bridge.integrations import alembic
 from tests.fixtures.postgres import on_one_server
 from tests.fixtures.snippets import run_snippet, snippet, snippets
 from tests.integrations import toolchains
@@ -205,15 +207,28 @@ async def test_alembic(
         await connection.run_sync(migrate, "upgrade")
     with psycopg.connect(empty_database_url, autocommit=True) as conn:
         migrator = Migrator(conn)
-        assert {state.state for state in migrator.status()[:5]} == {"applied"}
+        assert {state.state for state in migrator.status()[:7]} == {"applied"}
         migrator.up()
         migrator.verify()
-        migrator.down(5)
+        migrator.down(7)
     async with engine.begin() as connection:
         await connection.run_sync(migrate, "downgrade")
     await engine.dispose()
     with psycopg.connect(empty_database_url, autocommit=True) as conn:
         assert {state.state for state in Migrator(conn).status()} == {"pending"}
+
+
+def test_alembic_makes_an_inbox(empty_database_url: str) -> None:
+    engine = create_engine(with_driver(empty_database_url, "psycopg"))
+    with psycopg.connect(empty_database_url, autocommit=True) as conn:
+        migrator = Migrator(conn, chosen=INBOX)
+        with engine.begin() as connection:
+            alembic.upgrade(_PlainOperations(connection), 0, migrator.latest, which="inbox")
+        migrator.verify()
+        with engine.begin() as connection:
+            alembic.downgrade(_PlainOperations(connection), migrator.latest, 0, which="inbox")
+        assert {state.state for state in migrator.status()} == {"pending"}
+    engine.dispose()
 
 
 async def test_alembic_leaves_our_tables_alone() -> None:

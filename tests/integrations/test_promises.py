@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import bridge
 from bridge import (
@@ -20,6 +22,7 @@ from bridge import (
     TransactionStateError,
 )
 from bridge.errors import OutboxError, SchemaError
+from bridge.telemetry import names
 from tests.enqueue.messages import fields, keys, queued
 from tests.fixtures.postgres import on_one_server
 from tests.integrations.ways import WAYS, Undo, Way
@@ -247,3 +250,21 @@ def test_callers_trace_travels_in_the_row(way: Way, observer: Connection) -> Non
     trace_id = f"00-{span.get_span_context().trace_id:032x}-"
     rows = observer.execute("select headers from app_outbox order by outbox_id").fetchall()
     assert [headers["traceparent"].startswith(trace_id) for (headers,) in rows] == [True, True]
+
+
+def test_each_message_has_a_create_span_of_its_own(
+    way: Way, observer: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    # The API lets nobody replace a provider, not even a test.
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
+    way.enqueue(**fields("a"), payload={})
+    way.enqueue_many([Message(**fields("b"), payload={})])
+    with pytest.raises(SchemaError):
+        way.enqueue(**fields("c"), payload={}, schema="elsewhere")
+    way.rollback()
+    spans = [span for span in kept.get_finished_spans() if span.name == "create orders"]
+    assert [(span.attributes or {})[names.OUTBOX_MESSAGE_KEY] for span in spans] == ["a", "b", "c"]
+    assert [span.status.is_ok for span in spans] == [True, True, False]

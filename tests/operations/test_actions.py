@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from bridge.errors import InvalidMessageError, InvalidOperationError, SchemaError
 from bridge.lifecycle import Status
+from bridge.message import HEADER_REPLAY_ID
 from bridge.operations import (
     Action,
     Actor,
@@ -316,6 +318,25 @@ def test_unusable_content_is_refused(
     with pytest.raises(error, match=text):
         edit(conn, Selection(ids=(row,)), change, **WHY)
     assert everything(conn) == before
+
+
+def test_sql_may_not_write_content_that_no_relay_could_send(conn: Conn, desk: Desk) -> None:
+    rows = insert(conn, 3)
+    for headers in ('{"Outbox-Id": "1"}', '{"n": 1}', '{"": "x"}'):
+        refused = conn.execute(
+            "select refused from app_outbox_act('edit', %s, 'why', "
+            "jsonb_build_object('headers', %s::jsonb))",
+            [rows[:1], headers],
+        ).fetchone()
+        assert refused is not None
+        assert refused[0].startswith("edit sets a header that")
+    desk.settle(desk.claim())
+    conn.execute("select app_outbox_act('replay', %s, 'why')", [rows])
+    replayed = conn.execute(
+        f"select headers ->> '{HEADER_REPLAY_ID}', next_run_at from app_outbox order by 2"
+    ).fetchall()
+    assert len({uuid.UUID(row[0]) for row in replayed}) == 1
+    assert replayed[2][1] - replayed[0][1] == timedelta(milliseconds=20)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_a_chain_that_was_made_anew_passes_only_without_a_noted_head(
         "update app_outbox_audit set reason = 'other' where audit_id = 2",
         "delete from app_outbox_audit_link",
         "update app_outbox_audit_head set position = 0, hash = decode(repeat('00', 32), 'hex')",
-        "select app_outbox_audit_append(a) from app_outbox_audit as a order by audit_id",
+        "select app_outbox_audit_append(0, null)",
     )
     assert verify_audit(conn).holds
     report = verify_audit(conn, known_head=noted)
@@ -198,6 +198,25 @@ def test_commits_at_the_same_moment_follow_one_another(conn: Conn, connect: Open
     assert (report.holds, report.entries) == (True, 2)
 
 
+def test_entries_of_one_transaction_are_all_linked(conn: Conn) -> None:
+    """Those of savepoints too, and those that come after the constraint was asked for early."""
+    rows = insert(conn, 5)
+    with conn.transaction():
+        cancel(conn, Selection(ids=tuple(rows[:2])), **WHY)
+        with conn.transaction(force_rollback=True):
+            cancel(conn, Selection(ids=(rows[2],)), **WHY)
+        pause(conn, "orders", reason="incident", actor="ann")
+        conn.execute("set constraints all immediate")
+        # The head moves once, not once for each of them: its dead versions would pile up.
+        moved = conn.execute(
+            "select pg_stat_get_xact_tuples_updated('app_outbox_audit_head'::regclass)"
+        ).fetchone()
+        assert moved == (1,)
+        cancel(conn, Selection(ids=tuple(rows[3:])), **WHY)
+    report = verify_audit(conn)
+    assert (report.holds, report.entries) == (True, 5)
+
+
 def test_an_old_snapshot_does_not_fork_the_chain(conn: Conn, connect: OpenConnection) -> None:
     row, other = insert(conn, 2)
     old = connect(autocommit=False)
@@ -235,7 +254,7 @@ def test_pruning_leaves_a_chain_that_holds(conn: Conn, acted: list[int]) -> None
         conn,
         "delete from app_outbox_audit_link",
         "update app_outbox_audit_head set position = 0, hash = decode(repeat('00', 32), 'hex')",
-        "select app_outbox_audit_append(a) from app_outbox_audit as a order by audit_id",
+        "select app_outbox_audit_append(0, null)",
     )
     cancel(conn, Selection(ids=tuple(insert(conn))), **WHY)
     assert conn.execute("select app_outbox_prune_audit(30)").fetchone() == (5,)

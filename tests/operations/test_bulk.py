@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from bridge.database.statements import load
+from bridge.inspection import MAX_ID
 from bridge.lifecycle import Status
 from bridge.operations import Action, Outcome, Selection, cancel, preview, replay, retry, send_now
-from bridge.operations.targets import like
+from bridge.operations.targets import Targets, like
 from tests.claims.outbox import faults, insert, states
 from tests.operations.audits import entries, everything
 from tests.operations.conftest import WHY
@@ -185,6 +187,25 @@ def test_an_interrupted_replay_goes_on_with_its_id(conn: Conn, desk: Desk) -> No
     assert sorted(entry.outbox_id or 0 for entry in entries(conn)) == sorted(
         row[0] for row in conn.execute("select outbox_id from app_outbox")
     )
+
+
+@pytest.mark.parametrize("statistics", ["none", "from when all were SENT"])
+def test_few_rows_beside_many_sent_ones_are_looked_up(conn: Conn, statistics: str) -> None:
+    conn.execute("set session_replication_role = replica")
+    insert(conn, 20_000, status="SENT")
+    conn.execute("reset session_replication_role")
+    if statistics != "none":
+        conn.execute("analyze")
+    insert(conn, 5, status="FAILED")
+    insert(conn, 5)
+    parameters = Targets(conn, "public", Action.CANCEL, Selection(destination="orders"))
+    plan = conn.execute(
+        b"explain " + load("find_targets", "public"),
+        {**parameters._parameters(), "after": 0, "until": MAX_ID, "row_limit": 100},
+    ).fetchall()
+    text = "\n".join(line for (line,) in plan)
+    assert "Scan using app_outbox_pkey on app_outbox o" in text
+    assert "Seq Scan on app_outbox o" not in text
 
 
 def test_shell_patterns_become_like_patterns() -> None:

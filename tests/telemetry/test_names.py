@@ -20,12 +20,12 @@ def test_messaging_names_are_those_of_the_semantic_conventions() -> None:
     conventions = messaging_metrics
     assert names.OPERATION_DURATION.name == conventions.MESSAGING_CLIENT_OPERATION_DURATION
     assert names.SENT_MESSAGES.name == conventions.MESSAGING_CLIENT_SENT_MESSAGES
-    assert Schemas.V1_44_0.value == names.SEMANTIC_CONVENTIONS
+    assert Schemas.V1_44_0.value == names.SCHEMA_URL
     assert (
-        names.SYSTEM,
-        names.OPERATION_NAME,
-        names.OPERATION_TYPE,
-        names.DESTINATION_NAME,
+        names.MESSAGING_SYSTEM,
+        names.MESSAGING_OPERATION_NAME,
+        names.MESSAGING_OPERATION_TYPE,
+        names.MESSAGING_DESTINATION_NAME,
         names.ERROR_TYPE,
     ) == (
         messaging_attributes.MESSAGING_SYSTEM,

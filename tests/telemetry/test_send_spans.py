@@ -16,6 +16,7 @@ from bridge.telemetry import names
 from tests.fixtures.kafka import silent
 from tests.fixtures.otlp import ROOT
 from tests.fixtures.postgres import on_one_server
+from tests.fixtures.relays import RANDOM_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,8 +82,9 @@ def test_send_span_links_sampled_messages_and_tells_their_wait(
         add(outbox, topic, traceparent(number))
     for number in range(4, 7):
         add(outbox, topic, traceparent(number, sampled=False))
-    run_relay(env=collector.env())
-    (span,) = collector.wait_for(1)
+    # Long: what is there at the end is sent at the end.
+    run_relay(env=collector.env(OTEL_BSP_SCHEDULE_DELAY="60000"))
+    (span,) = collector.spans()
     assert (span.name, span.kind, span.service) == (
         f"send {topic}",
         "CLIENT",
@@ -218,6 +220,37 @@ def test_refused_message_fails_its_span_and_its_log_line_names_the_trace(
     assert f"{8:032x}" in shown.split("header")[0]
 
 
+def test_large_payload_and_dead_letter_have_spans_of_their_own(
+    outbox: Outbox,
+    run_relay: RunRelayFunction,
+    new_topic: NewTopicFunction,
+    consume: ConsumeFunction,
+    collector: Collector,
+) -> None:
+    topic, dead = new_topic("orders", config={"max.message.bytes": "200000"}), new_topic("dead")
+    # The first is fetched apart from its claim; the second is over the topic's limit.
+    for number, size in ((1, 100_000), (2, 400_000)):
+        outbox.execute(
+            "insert into app_outbox (message_key, event_type, destination, payload_json, headers) "
+            f"select %s, 'e', %s, ({RANDOM_TEXT})::json, %s",
+            f"k{number}",
+            topic,
+            size,
+            json.dumps({"traceparent": traceparent(number)}),
+        )
+    routes = [{"destination": topic, "dead_letter": dead}]
+    report = run_relay(
+        env=collector.env(), routes=json.dumps(routes), relay_inline_payload_bytes=8192
+    )
+    assert (report["sent"], report["failed"]) == (1, 1)
+    (letter,) = consume(dead)
+    assert letter.headers["traceparent"] == traceparent(2)
+    ended = {(span.linked[0][0], span.name): span.status for span in collector.spans("send")}
+    assert ended[f"{1:032x}", f"send {topic}"] == 0
+    assert ended[f"{2:032x}", f"send {topic}"] == 2  # STATUS_CODE_ERROR
+    assert ended[f"{2:032x}", f"send {dead}"] == 0
+
+
 @pytest.mark.parametrize("instrumented", [False, True], ids=["plain", "instrumented"])
 def test_context_of_the_row_reaches_kafka_untouched_and_once(
     outbox: Outbox,
@@ -287,11 +320,16 @@ def test_receiver_that_is_down_neither_holds_the_relay_up_nor_floods_its_log(
     topic: str,
     deaf_endpoint: str,
 ) -> None:
-    endpoint = deaf_endpoint if kind == "deaf" else "http://127.0.0.1:9"
+    given = {"OTEL_EXPORTER_OTLP_ENDPOINT": deaf_endpoint}
+    if kind == "refusing":  # and is given up at once, so that each span has its own complaint
+        given = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5",
+        }
     ids = [add(outbox, topic, traceparent(n)) for n in range(1, 4)]
     relay = start_relay(
         env={
-            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            **given,
             "OTEL_BSP_SCHEDULE_DELAY": "10",
             "OTEL_BSP_MAX_QUEUE_SIZE": "4",
             "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1",
@@ -309,7 +347,7 @@ def test_receiver_that_is_down_neither_holds_the_relay_up_nor_floods_its_log(
     assert report["sent"] == len(ids)
     assert time.monotonic() - began < 20  # of 25 s that it may drain
     complaints = [line for line in relay.log if line["level"] in {"warning", "error"}]
-    assert 1 <= len(complaints) <= 8, complaints
+    assert 1 <= len(complaints) <= 6, complaints
 
 
 def test_relay_goes_on_without_traces_where_they_cannot_be_set_up(

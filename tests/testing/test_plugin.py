@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +59,6 @@ def add(conn, key="order-1", **other):
 
 RunSuite = Callable[..., pytest.RunResult]
 
-# Until the checkout is installed anew, there is no entry point.
-PLUGIN = (
-    () if entry_points(group="pytest11", name="outbox_bridge") else ("-p", "bridge.testing.plugin")
-)
-
 
 @pytest.fixture
 def run_suite(pytester: pytest.Pytester, database_url: str) -> RunSuite:
@@ -84,7 +78,7 @@ def run_suite(pytester: pytest.Pytester, database_url: str) -> RunSuite:
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"import psycopg, pytest, bridge\nfrom shop import add\n{code}")
         pytester.makepyfile(shop=ADD)
-        return pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", "--strict-config")
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-config")
 
     return run
 

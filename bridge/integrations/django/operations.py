@@ -10,6 +10,7 @@ from django.db.migrations.operations import RunSQL
 from bridge.database.ledger import LedgerEntry, check_history
 from bridge.database.migration_failure import LOCK_TIMEOUT
 from bridge.database.migration_script import script
+from bridge.database.migration_sets import OUTBOX
 from bridge.database.schema_files import Direction, read_migrations
 from bridge.database.statements import load
 from bridge.database.template import advisory_class
@@ -86,7 +87,8 @@ class MigrateOutbox(RunSQL):
 
     def _is_applied(self, editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
         with editor.connection.cursor() as cursor:
-            cursor.execute(load("find_schema", schema).decode(), {"schema_name": schema})
+            tables = {"ledger": OUTBOX.ledger, "main_table": OUTBOX.main_table}
+            cursor.execute(load("find_schema", schema).decode(), {"schema_name": schema, **tables})
             if not cursor.fetchall()[0][1]:
                 return False
             cursor.execute(load("list_migrations", schema).decode(), {})

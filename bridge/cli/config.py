@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +91,9 @@ def effective(settings: Settings) -> Iterator[EffectiveSetting]:
             if (section, field) == ("kafka", "properties"):
                 yield from _properties(settings)
             else:
+                mask = partial(_masked_console, field) if section == "console" else _masked
                 name = info.alias or field
-                yield _setting(settings, (section, name), _masked(getattr(model, field)))
+                yield _setting(settings, (section, name), mask(getattr(model, field)))
 
 
 def _setting(settings: Settings, path: SettingPath, value: Any) -> EffectiveSetting:
@@ -127,6 +129,12 @@ def _masked(value: Any) -> Any:
     if isinstance(value, SecretStr):
         return mask_url(value.get_secret_value())
     return value
+
+
+def _masked_console(field: str, value: Any) -> Any:
+    if field == "users":
+        return tuple(":".join([*user.get_secret_value().split(":")[:2], MASK]) for user in value)
+    return MASK if field == "secret" and value is not None else _masked(value)
 
 
 def mask_url(url: str) -> str:

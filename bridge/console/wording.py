@@ -1,0 +1,63 @@
+"""Numbers, times and sizes for people (pure)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+COUNT_LIMIT = 10_000
+"""Counts beyond it are written as `10,000+` where they were not taken any further."""
+
+_UNITS = ((10, 1, "s", 1), (120, 1, "s", 0), (7200, 60, "min", 0), (172_800, 3600, "h", 1))
+_KIB = 1024
+
+
+def age(seconds: float | None) -> str:
+    """Write a time span: 0.4 s, 12 s, 3 min, 5.0 h, 2.1 d; a dash for none."""
+    if seconds is None:
+        return "–"
+    seconds = max(0.0, seconds)
+    for limit, divisor, unit, digits in _UNITS:
+        if seconds < limit:
+            return f"{seconds / divisor:.{digits}f} {unit}"
+    return f"{seconds / 86_400:.1f} d"
+
+
+def count(number: int) -> str:
+    """Write a number with thousands apart."""
+    return f"{number:,}"
+
+
+def capped(number: int, limit: int = COUNT_LIMIT) -> str:
+    """Write a count that was taken up to `limit` rows and one more."""
+    return f"{limit:,}+" if number > limit else f"{number:,}"
+
+
+def moment(at: datetime | None) -> str:
+    """Write a time in UTC to the second; a dash for none."""
+    if at is None:
+        return "–"
+    if at.year in (1, 9999):
+        return "the beginning of time" if at.year == 1 else "the end of time"
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def precise(at: datetime | None) -> str:
+    """Write a time in UTC to the millisecond, and that it is UTC."""
+    if at is None:
+        return "–"
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """Write how long ago a time is, or in how long it will be."""
+    seconds = (now - at).total_seconds()
+    return f"in {age(-seconds)}" if seconds < -1 else f"{age(seconds)} ago"
+
+
+def size(number: int) -> str:
+    """Write a number of bytes."""
+    if number < _KIB:
+        return f"{number} B"
+    if number < _KIB * _KIB:
+        return f"{number / _KIB:.1f} KiB"
+    return f"{number / _KIB / _KIB:.1f} MiB"

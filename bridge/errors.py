@@ -11,7 +11,8 @@ OutboxError
 ├── KafkaError              Kafka refused or could not be reached
 ├── LocalError              a local PostgreSQL or Kafka could not be started
 └── OperationError          an operator's command does not fit the row's state
-    └── InvalidSwitchError      a reason, number or window given for a switch is unusable
+    └── InvalidOperationError   what was given for an action is unusable (no reason, no rows …)
+        └── InvalidSwitchError      a reason, number or window given for a switch is unusable
 """
 
 from __future__ import annotations
@@ -61,5 +62,9 @@ class OperationError(OutboxError):
     """An operator's command does not fit the state of the row it names."""
 
 
-class InvalidSwitchError(OperationError, ValueError):
+class InvalidOperationError(OperationError, ValueError):
+    """What was given for an operator action is unusable (no reason, no selection, no payload)."""
+
+
+class InvalidSwitchError(InvalidOperationError):
     """What was given for a run-time switch is unusable (no reason, no window, an unknown zone)."""

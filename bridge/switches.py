@@ -16,6 +16,7 @@ from psycopg.rows import class_row, dict_row, tuple_row
 
 from bridge.database.statements import load
 from bridge.errors import InvalidSwitchError
+from bridge.reason import checked_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,6 @@ ALL = "*"
 
 MAX_ROWS = 2**31 - 1
 _MAX_DESTINATION = 200
-_MAX_REASON = 1000
 _WINDOW = re.compile(
     r"(?P<starts>(?:[01]\d|2[0-3]):[0-5]\d)\s*-\s*(?P<ends>(?:[01]\d|2[0-3]):[0-5]\d)\s+(?P<zone>\S+)",
     re.ASCII,
@@ -213,7 +213,12 @@ def _action(
 ) -> _Action:
     """Check what all actions are given."""
     return _Action(
-        conn, _checked_destination(destination), _checked_reason(reason), actor, schema, source
+        conn,
+        _checked_destination(destination),
+        checked_reason(reason, InvalidSwitchError),
+        actor,
+        schema,
+        source,
     )
 
 
@@ -230,17 +235,6 @@ def _checked_destination(destination: str | None) -> str:
             "possible; no row can have such a destination"
         )
     return destination
-
-
-def _checked_reason(reason: str) -> str:
-    text = reason.strip()
-    if not text or "\0" in text:
-        raise InvalidSwitchError("the reason is blank; say why in a few words, the audit keeps it")
-    if len(text) > _MAX_REASON:
-        raise InvalidSwitchError(
-            f"the reason has {len(text)} characters, at most {_MAX_REASON} are kept; shorten it"
-        )
-    return text
 
 
 def _check_rows(name: str, rows: int | None) -> None:

@@ -6,7 +6,7 @@ from bridge.errors import (
     ConfigurationError,
     DuplicateKeyMismatch,
     InvalidMessageError,
-    InvalidSwitchError,
+    InvalidOperationError,
     OperationError,
     OutboxError,
     SchemaError,
@@ -25,7 +25,7 @@ BROKEN_PIPE = 141
 
 def exit_code(error: OutboxError) -> int:
     """Return the exit code that stands for an error."""
-    if isinstance(error, ConfigurationError | InvalidMessageError | InvalidSwitchError):
+    if isinstance(error, ConfigurationError | InvalidMessageError | InvalidOperationError):
         return USAGE
     if isinstance(error, SchemaError | OperationError | DuplicateKeyMismatch):
         return PRECONDITION

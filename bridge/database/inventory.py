@@ -22,7 +22,11 @@ _RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     for action, kind, pattern in (
         ("add", "table", rf"create (?:unlogged )?table (?:if not exists )?{_NAME}"),
         ("add", "column", rf"comment on column {_TABLE}\.(?P<name>\w+) is"),
-        ("add", "trigger", rf"create (?:or replace )?trigger (?P<name>\w+)\s.*?\son {_TABLE}"),
+        (
+            "add",
+            "trigger",
+            rf"create (?:or replace |constraint )?trigger (?P<name>\w+)\s.*?\son {_TABLE}",
+        ),
         ("add", "index", rf"create (?:unique )?index (?P<name>\w+)\s+on {_TABLE}"),
         ("add", "function", rf"create (?:or replace )?function {_NAME}\s*\("),
         ("add", "constraint", rf"alter table {_TABLE}\s+add constraint (?P<name>\w+)"),

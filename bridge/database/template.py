@@ -1,7 +1,7 @@
 """Fills psql variables into the SQL files, so that the same files run in psql as they are.
 
-`:"schema"` becomes the quoted schema, `:'wake_channel'` and `:'wake_class'` the constants of that
-schema, and in queries every other `:'name'` a psycopg parameter `%(name)s`.
+`:"schema"` becomes the quoted schema, `:'wake_channel'`, `:'wake_class'` and `:'relay_lock_class'`
+the constants of that schema, and in queries every other `:'name'` a psycopg parameter `%(name)s`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def _constants(schema: str) -> dict[str, str]:
     return {
         "wake_channel": _literal(wake_channel(schema)),
         "wake_class": str(advisory_class("wake", schema)),
+        "relay_lock_class": str(advisory_class("relay", schema)),
     }
 
 

@@ -68,17 +68,17 @@ def _access(console: ConsoleSettings, host: str, auth: str) -> Iterator[str]:
     if console.auth == "none" and not is_loopback(console.host):
         yield (
             f"console.host = {console.host!r} ({host}) is reached from other machines, with "
-            f"console.auth = \"none\" ({auth}): set console.auth to \"basic\" or \"proxy\", or "
+            f'console.auth = "none" ({auth}): set console.auth to "basic" or "proxy", or '
             "listen on 127.0.0.1"
         )
     if console.auth == "basic" and not console.users:
         yield (
-            f"console.auth = \"basic\" ({auth}) needs console.users: "
+            f'console.auth = "basic" ({auth}) needs console.users: '
             "`outbox-bridge console --add-user NAME` asks for a password and prints the entry"
         )
     if console.auth == "proxy" and not console.trusted_proxies:
         yield (
-            f"console.auth = \"proxy\" ({auth}) needs console.trusted_proxies: the addresses from "
+            f'console.auth = "proxy" ({auth}) needs console.trusted_proxies: the addresses from '
             "which the proxy connects; nobody else's user header is believed"
         )
 

@@ -39,6 +39,7 @@ _SET_UP, _TRY = "Set up", "Try it"
 
 _COMMANDS: dict[str, _Entry] = {
     "relay": _Entry("bridge.cli.relay:relay", "Send the outbox to Kafka.", _RUN),
+    "console": _Entry("bridge.cli.console:console", "Serve the operator's pages.", _RUN),
     "status": _Entry("bridge.cli.status:status", "Show what is unsent, failed and sent.", _LOOK),
     "list": _Entry("bridge.cli.list:list_messages", "List messages.", _LOOK),
     "show": _Entry("bridge.cli.show:show", "Show everything about one message.", _LOOK),

@@ -71,7 +71,7 @@ def show(
     output.note(f"settings file: {settings.file or 'none'}")
     output.table(
         ["setting", "value", "source", "environment variable"],
-        [[one.name, _readable(one.value), one.source, one.variable] for one in shown],
+        [[one.name, readable(one.value), one.source, one.variable] for one in shown],
     )
 
 
@@ -144,7 +144,8 @@ def mask_url(url: str) -> str:
     return _NAMED_SECRET.sub(rf"\1{MASK}", url)
 
 
-def _readable(value: Any) -> str | int | float | None:
+def readable(value: Any) -> str | int | float | None:
+    """Write a setting's value for people; None where it is not set."""
     if isinstance(value, bool):
         return property_text(value)
     if isinstance(value, tuple):

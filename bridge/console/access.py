@@ -109,9 +109,7 @@ class _PasswordDoor:
         name, password = _credentials(header)
         verdict = self._passwords.check(name, password, peer or "")
         if verdict is Verdict.WAIT:
-            raise Refusal(
-                429, "Too many wrong passwords; wait a minute.", {"Retry-After": "60"}
-            )
+            raise Refusal(429, "Too many wrong passwords; wait a minute.", {"Retry-After": "60"})
         if verdict is Verdict.WRONG:
             raise Refusal(401, "Name or password is wrong.", {"WWW-Authenticate": _REALM})
         return Identity(name, self._roles[name])
@@ -120,15 +118,11 @@ class _PasswordDoor:
 def _credentials(header: Sequence[str]) -> tuple[str, str]:
     scheme, _, encoded = header[0].partition(" ")
     try:
-        if len(header) > 1 or scheme.lower() != "basic":
-            raise ValueError
         name, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-        if not colon:
-            raise ValueError
     except (ValueError, binascii.Error):
-        raise Refusal(
-            401, "The Authorization header cannot be read.", {"WWW-Authenticate": _REALM}
-        ) from None
+        colon = ""
+    if len(header) > 1 or scheme.lower() != "basic" or not colon:
+        raise Refusal(401, "The Authorization header cannot be read.", {"WWW-Authenticate": _REALM})
     return name, password
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from bridge.console.wording import age, count
+from bridge.console.wording import age, capped, count
 from bridge.lifecycle import Status
 from bridge.monitor import RelayState
 
@@ -39,14 +39,9 @@ def points(overview: Overview) -> list[Point]:
     """List what is out of the ordinary; nothing where all is well."""
     found = [*_relays(overview), *_failures(overview), *_switches(overview), *_age(overview)]
     if overview.held_rows:
-        found.append(
-            Point(
-                Level.WARN,
-                f"{count(overview.held_rows)} {_rows(overview.held_rows)} hold up their key",
-                "/keys",
-                "Held keys",
-            )
-        )
+        held = capped(overview.held_rows)
+        words = "row holds up its key" if overview.held_rows == 1 else "rows hold up their keys"
+        found.append(Point(Level.WARN, f"{held} {words}", "/keys", "Held keys"))
     order = list(Level)
     return sorted(found, key=lambda point: order.index(point.level))
 

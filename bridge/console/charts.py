@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn on the server: no script, no inline style, readable by a screen reader (pure)."""
+"""Charts as SVG, drawn on the server: no script, no inline style, with words (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 720, 148, 48, 20, 8
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 960, 168, 52, 22, 8
 _GAP = 2
 _TICK_MINUTES = 15
 
@@ -58,9 +58,9 @@ def bars(points: Sequence[tuple[datetime, int]], *, title: str) -> Markup:
         )
         if minute.minute % _TICK_MINUTES == 0:
             parts.append(
-                Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-                    x + step / 2, _HEIGHT - 4, f"{minute:%H:%M}"
-                )
+                Markup(
+                    '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
+                ).format(x + step / 2, _HEIGHT - 4, f"{minute:%H:%M}")
             )
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
@@ -87,10 +87,10 @@ def stacked(shares: Sequence[Share], *, title: str) -> Markup:
         if share.number:
             width = max(1.5, width)
         parts.append(
-            Markup('<rect class="share {}" x="{:.2f}" y="0" width="{:.2f}" height="6">'
-                   "<title>{}: {}</title></rect>").format(
-                share.name.lower(), x, width, share.name, count(share.number)
-            )
+            Markup(
+                '<rect class="share {}" x="{:.2f}" y="0" width="{:.2f}" height="6">'
+                "<title>{}: {}</title></rect>"
+            ).format(share.name.lower(), x, width, share.name, count(share.number))
         )
         x += width
     return Markup(
@@ -100,10 +100,10 @@ def stacked(shares: Sequence[Share], *, title: str) -> Markup:
 
 
 def _nice(number: int) -> int:
-    """Return the next round number that is not below: 1, 2, 5, 10, 20 …"""
+    """Return the next round number that is not below: 1, 2, 3, 4, 5, 6, 8, 10, 20 and so on."""
     step = 1
     while True:
-        for factor in (1, 2, 5):
+        for factor in (1, 2, 3, 4, 5, 6, 8):
             if step * factor >= number:
                 return step * factor
         step *= 10

@@ -67,9 +67,7 @@ class MessageFilter:
     problems: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
-    def parse(
-        cls, given: Mapping[str, str], statuses: list[str], now: datetime
-    ) -> MessageFilter:
+    def parse(cls, given: Mapping[str, str], statuses: list[str], now: datetime) -> MessageFilter:
         """Read a URL's parameters. `from` and `to` may be spans back from `now`, such as `15m`."""
         problems: list[str] = []
 
@@ -97,6 +95,11 @@ class MessageFilter:
 
         known = {status.value: status for status in Status}
         chosen = [known[one] for one in dict.fromkeys(statuses) if one in known]
+        problems.extend(
+            f"status: {one!r} is none of {', '.join(known)}"
+            for one in statuses
+            if one and one not in known
+        )
         trace_id = text("trace")
         if trace_id is not None and not _TRACE_ID.fullmatch(trace_id):
             problems.append(f"trace: {trace_id!r} is no trace id of 32 hexadecimal digits")
@@ -145,8 +148,10 @@ class MessageFilter:
             "ordering_key": self.ordering_key,
             "error": self.error_code,
             "trace": self.trace_id,
-            **{name: at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
-               for name, at in times.items()},
+            **{
+                name: at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
+                for name, at in times.items()
+            },
         }
         return {name: value for name, value in texts.items() if value}
 

@@ -39,10 +39,9 @@ class Hosts:
             return False
         if parts.netloc.lower() == host.lower():
             return True
-        return (
-            self._public is not None
-            and (parts.scheme, parts.netloc.lower())
-            == (self._public.scheme, self._public.netloc.lower())
+        return self._public is not None and (parts.scheme, parts.netloc.lower()) == (
+            self._public.scheme,
+            self._public.netloc.lower(),
         )
 
 

@@ -36,7 +36,7 @@ class JobState(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One action. `outcome` grows batch by batch; what is done stays done, whatever `state` says."""
+    """One action. `outcome` grows batch by batch; what is done stays done in every state."""
 
     key: str
     title: str

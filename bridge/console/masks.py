@@ -40,6 +40,11 @@ class Masks:
         ]
         self._paths = [tuple(rule.lower().split(".")) for rule in given if _HEADER not in rule]
 
+    @property
+    def are_set(self) -> bool:
+        """Tell whether there is any rule for payloads."""
+        return bool(self._paths)
+
     def headers(self, headers: Mapping[str, Any]) -> dict[str, str]:
         """Return headers as text, hidden ones as a mark."""
         return {

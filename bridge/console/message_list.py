@@ -31,7 +31,7 @@ QUEUE_LIMIT = 200_000
 
 _OPEN = frozenset({Status.PENDING, Status.PROCESSING, Status.FAILED})
 _LONGEST_TRANSACTION = timedelta(minutes=15)
-"""A row's created_at is the start of its transaction, its id comes later; so a search goes on a bit."""
+"""created_at is the start of a row's transaction, the id comes later: a search goes on a bit."""
 _FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 12, 31, tzinfo=UTC)
 _COLUMNS = tuple(one.name for one in fields(ListedMessage))
@@ -56,17 +56,13 @@ class MessagePage:
     ran_out: bool
 
 
-def read_messages(
-    conn: psycopg.Connection[Any], schema: str, wanted: MessageFilter
-) -> MessagePage:
+def read_messages(conn: psycopg.Connection[Any], schema: str, wanted: MessageFilter) -> MessagePage:
     """Read the page. Raises psycopg's errors."""
     return _Reader(conn, schema, wanted).page()
 
 
 class _Reader:
-    def __init__(
-        self, conn: psycopg.Connection[Any], schema: str, wanted: MessageFilter
-    ) -> None:
+    def __init__(self, conn: psycopg.Connection[Any], schema: str, wanted: MessageFilter) -> None:
         self._conn = conn
         self._schema = schema
         self._wanted = wanted
@@ -180,17 +176,13 @@ class _Reader:
             for row in found
             if row["outbox_id"] is not None
         ]
-        lowest = (
-            Cursor(first["lowest"], first["earliest"]) if first["lowest"] is not None else None
-        )
+        lowest = Cursor(first["lowest"], first["earliest"]) if first["lowest"] is not None else None
         return first["looked"], first["matched"], lowest, rows
 
     def _first_id_at(self, moment: datetime) -> int:
         """Find about the first id created at or after a moment, by halving the range of ids."""
         with self._conn.cursor() as cursor:
-            ends = cursor.execute(
-                load("find_id_range", self._schema), {"from_id": 0}
-            ).fetchone()
+            ends = cursor.execute(load("find_id_range", self._schema), {"from_id": 0}).fetchone()
             if ends is None or ends[0] is None:
                 return 0
             low, high = ends[0], ends[1] + 1

@@ -50,6 +50,7 @@ class Templates:
             count=wording.count,
             capped=wording.capped,
             moment=wording.moment,
+            plain=wording.plain,
             precise=wording.precise,
             size=wording.size,
         )
@@ -64,9 +65,7 @@ class Templates:
         )
         self._environment = environment
 
-    def render(
-        self, request: Request, name: str, status: int = 200, **values: Any
-    ) -> HTMLResponse:
+    def render(self, request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Render a page for who asks."""
         state = request.state
         path = request.scope["path"].removeprefix(self._prefix) or "/"

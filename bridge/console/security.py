@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from bridge.console.access import Identity, Refusal
@@ -14,6 +13,7 @@ from bridge.console.access import Identity, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bridge.console.access import Door
@@ -46,7 +46,14 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, door: Door, hosts: Hosts, sessions: Sessions, prefix: str, https: bool
+        self,
+        app: ASGIApp,
+        *,
+        door: Door,
+        hosts: Hosts,
+        sessions: Sessions,
+        prefix: str,
+        https: bool,
     ) -> None:
         self._app = app
         self._door = door
@@ -58,6 +65,7 @@ class Guard:
             self._headers["Strict-Transport-Security"] = "max-age=31536000"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the request, pass it on, and add to the answer's headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -116,7 +124,7 @@ class Guard:
         return cookie
 
     def _check_origin(self, headers: Headers, host: str) -> None:
-        """Refuse what another site's page sent. Browsers say so; what is no browser says nothing."""
+        """Refuse what another site's page sent: browsers say so, other clients say nothing."""
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refusal(403, "The request comes from another site.")
         origin = headers.get("origin")

@@ -42,7 +42,7 @@ def serve(
     app = create_app(settings, port=port, shown_settings=shown_settings)
     config = uvicorn.Config(
         app,
-        log_level=settings.log.level,
+        log_config=None,
         access_log=False,
         # Who connects is who connects: the console itself decides which proxy it believes.
         proxy_headers=False,
@@ -57,9 +57,7 @@ def serve(
 class _Server(uvicorn.Server):
     """Lets event streams go when it is asked to stop; they would hold it up otherwise."""
 
-    def __init__(
-        self, config: uvicorn.Config, app: Starlette, started: Callable[[], None]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, app: Starlette, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._app = app
         self._tell_started = started
@@ -75,6 +73,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # uvicorn raises the signal again once it has ended; ours is a clean end.
+        self.force_exit = self.should_exit
         super().handle_exit(sig, frame)
         self._captured_signals.clear()
 

@@ -67,9 +67,7 @@ def _attempts(message: StoredMessage, place: Place) -> list[Step]:
     error = f"{message.last_error_code}: {message.last_error_msg or ''}".rstrip(": ")
     if message.status == Status.PROCESSING and message.locked_at is not None:
         by = place.claimed_by or message.locked_by or "a relay"
-        steps.append(
-            Step(message.locked_at, "processing", f"Claimed by {by}", _hand_offs(message))
-        )
+        steps.append(Step(message.locked_at, "processing", f"Claimed by {by}", _hand_offs(message)))
     if message.status == Status.SENT:
         steps.append(Step(message.sent_at, "sent", "Acknowledged by Kafka", _where(message)))
         return steps

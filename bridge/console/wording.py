@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import orjson
+
 COUNT_LIMIT = 10_000
 """Counts beyond it are written as `10,000+` where they were not taken any further."""
 
@@ -14,7 +16,7 @@ _KIB = 1024
 def age(seconds: float | None) -> str:
     """Write a time span: 0.4 s, 12 s, 3 min, 5.0 h, 2.1 d; a dash for none."""
     if seconds is None:
-        return "–"
+        return "-"
     seconds = max(0.0, seconds)
     for limit, divisor, unit, digits in _UNITS:
         if seconds < limit:
@@ -35,7 +37,7 @@ def capped(number: int, limit: int = COUNT_LIMIT) -> str:
 def moment(at: datetime | None) -> str:
     """Write a time in UTC to the second; a dash for none."""
     if at is None:
-        return "–"
+        return "-"
     if at.year in (1, 9999):
         return "the beginning of time" if at.year == 1 else "the end of time"
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -44,7 +46,7 @@ def moment(at: datetime | None) -> str:
 def precise(at: datetime | None) -> str:
     """Write a time in UTC to the millisecond, and that it is UTC."""
     if at is None:
-        return "–"
+        return "-"
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
@@ -52,6 +54,11 @@ def ago(at: datetime, now: datetime) -> str:
     """Write how long ago a time is, or in how long it will be."""
     seconds = (now - at).total_seconds()
     return f"in {age(-seconds)}" if seconds < -1 else f"{age(seconds)} ago"
+
+
+def plain(value: object) -> str:
+    """Write a value of a JSON document: texts as they are, everything else as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def size(number: int) -> str:

@@ -36,7 +36,7 @@ class _ClampingLoader(TimestamptzLoader):
 
 
 def clamp_times(conn: psycopg.Connection[Any]) -> None:
-    """Let times that Python cannot hold, infinity among them, arrive as the first or last it can."""
+    """Let times beyond what Python can hold arrive as the first or last one that it can."""
     conn.adapters.register_loader("timestamptz", _ClampingLoader)
 
 

@@ -1,9 +1,10 @@
 -- Counts waiting rows by destination up to a limit each, from the queue's indexes alone: what the exact
 -- count would cost with a backlog of millions. An entry may be stale for a moment, so this is a sketch.
--- due_since: since when the longest waiting due entry could have gone out, or null.
+-- due_since: since when the longest waiting due row could have gone out, or null; of ordered rows the
+-- first of each lane is looked at.
 -- Locks: nothing.
--- Index: app_outbox_queue_due_idx, app_outbox_queue_lane_idx, app_outbox_queue_parked_idx; hops from one
--- destination to the next.
+-- Index: app_outbox_queue_due_idx, app_outbox_queue_lane_idx, app_outbox_queue_parked_idx,
+-- app_outbox_pkey; hops from one destination to the next.
 with recursive hop as (
     (
         select q.destination
@@ -78,7 +79,7 @@ named as (
 select
     named.destination::text as destination,
     unordered.entries + ordered.entries + parked.entries as waiting,
-    unordered.due_since
+    least(unordered.due_since, lanes.due_since) as due_since
 from named
 cross join
     lateral (
@@ -105,12 +106,28 @@ cross join
             limit :'row_limit'::integer
         ) as first_entries
     ) as ordered
-cross join lateral (
-    select count(*) as entries
-    from (
-        select
-        from :"schema".app_outbox_queue as q
-        where q.destination = named.destination and q.parked is not null
-        limit :'row_limit'::integer
-    ) as first_entries
-) as parked
+cross join
+    lateral (
+        select count(*) as entries
+        from (
+            select
+            from :"schema".app_outbox_queue as q
+            where q.destination = named.destination and q.parked is not null
+            limit :'row_limit'::integer
+        ) as first_entries
+    ) as parked
+cross join
+    lateral (
+        select min(greatest(o.created_at, o.next_run_at)) as due_since
+        from :"schema".app_outbox_lane as l
+        cross join
+            lateral (
+                select q.outbox_id
+                from :"schema".app_outbox_queue as q
+                where q.destination = named.destination and q.lane = l.lane and q.parked is null
+                order by q.outbox_id
+                limit 1
+            ) as first_entry
+        inner join :"schema".app_outbox as o on first_entry.outbox_id = o.outbox_id
+        where o.status in ('PENDING', 'PROCESSING') and o.next_run_at <= statement_timestamp() and isfinite(o.next_run_at)
+    ) as lanes

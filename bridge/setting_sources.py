@@ -97,9 +97,12 @@ def read_environment(environment: Mapping[str, str], sections: Sections) -> Laye
         if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
             continue
         rest = variable.removeprefix(PREFIX)
-        if rest.startswith("TEST_") or _SERVICE_LINK.fullmatch(rest):
+        if rest.startswith("TEST_"):
             continue
         path = _path_of_variable(rest, sections)
+        # `console.port` has the name of such a variable; its value tells them apart.
+        if _SERVICE_LINK.fullmatch(rest) and (path is None or "://" in text):
+            continue
         if path is None:
             raise _unknown_variable(variable, sections)
         if not text.strip():

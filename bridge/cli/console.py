@@ -66,7 +66,10 @@ def console(
     from bridge.telemetry.logging import configure_logging  # noqa: PLC0415 - see above
 
     configure_logging(settings.log.level, settings.log.format, colors=is_color_wanted())
-    shown = [(one.name, str(readable(one.value)), one.source) for one in effective(settings)]
+    shown = [
+        (one.name, "" if (value := readable(one.value)) is None else str(value), one.source)
+        for one in effective(settings)
+    ]
 
     def announce(url: str) -> None:
         output.line(f"outbox-bridge console on {url}")

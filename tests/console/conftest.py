@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx
 import pytest
+from starlette.testclient import TestClient
 
+from bridge.cli.config import effective
+from bridge.console.app import create_app
+from bridge.settings import load_settings
 from tests.fixtures.relays import PATIENCE
 from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx
 
     from tests.fixtures.cli import CliProcess, StartCliFunction
 
@@ -26,14 +33,9 @@ _OLDER = re.compile(r'rel="next" href="([^"]+)"')
 
 @dataclass
 class Console:
-    """`http` keeps cookies and does not follow redirects."""
+    """A console and a client that keeps cookies and does not follow redirects."""
 
-    url: str
-    process: CliProcess
-    http: httpx.Client = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+    http: httpx.Client
 
     def page(self, path: str, status: int = 200) -> str:
         """Return a page's HTML."""
@@ -43,7 +45,7 @@ class Console:
 
     def text(self, path: str, status: int = 200) -> str:
         """Return a page's words: tags become spaces, entities what they stand for."""
-        html = re.sub(r"<(script|style).*?</\1>", " ", self.page(path, status), flags=re.S)
+        html = re.sub(r"<(script|style).*?</\1>", " ", self.page(path, status), flags=re.DOTALL)
         return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html)))
 
     def rows(self, path: str) -> list[int]:
@@ -78,18 +80,64 @@ class Console:
         return self.text(answer.headers["location"])
 
 
-class StartConsoleFunction(Protocol):
-    def __call__(
-        self, *args: str, env: dict[str, str] | None = None, **settings: Any
-    ) -> Console: ...
+class NewConsoleFunction(Protocol):
+    def __call__(self, *, peer: str = "127.0.0.1", **settings: Any) -> Console: ...
 
 
 @pytest.fixture
-def start_console(start_cli: StartCliFunction) -> Iterator[StartConsoleFunction]:
-    """Start a console on a free port; settings of `[console]` as keywords."""
-    started: list[Console] = []
+def new_console(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[NewConsoleFunction]:
+    """Build a console within this process; settings of `[console]` as keywords.
 
-    def start(*args: str, env: dict[str, str] | None = None, **settings: Any) -> Console:
+    `peer` is the address that requests come from. The database is the test's own.
+    """
+    for name in list(os.environ):
+        if name.startswith(("OUTBOX_BRIDGE_", "PG")):
+            monkeypatch.delenv(name)
+    url = "postgresql://127.0.0.1:1/none"
+    if "database_url" in request.fixturenames:
+        url = request.getfixturevalue("database_url")
+    with ExitStack() as stack:
+
+        def build(*, peer: str = "127.0.0.1", **settings: Any) -> Console:
+            database = {"url": settings.pop("database_url", url)}
+            loaded = load_settings(None, {"database": database, "console": settings})
+            shown = [(one.name, str(one.value), one.source) for one in effective(loaded)]
+            client = TestClient(
+                create_app(loaded, port=8470, shown_settings=shown),
+                base_url="http://127.0.0.1:8470",
+                client=(peer, 50_000),
+                follow_redirects=False,
+            )
+            return Console(stack.enter_context(client))
+
+        yield build
+
+
+@pytest.fixture
+def console(new_console: NewConsoleFunction) -> Console:
+    """A console as it is without settings: on loopback, everybody an operator."""
+    return new_console()
+
+
+@dataclass(frozen=True)
+class ConsoleProcess:
+    url: str
+    process: CliProcess
+
+
+class StartConsoleFunction(Protocol):
+    def __call__(
+        self, *args: str, env: dict[str, str] | None = None, **settings: Any
+    ) -> ConsoleProcess: ...
+
+
+@pytest.fixture
+def start_console(start_cli: StartCliFunction) -> StartConsoleFunction:
+    """Start `outbox-bridge console` on a free port; settings of `[console]` as keywords."""
+
+    def start(*args: str, env: dict[str, str] | None = None, **settings: Any) -> ConsoleProcess:
         environment = {
             f"OUTBOX_BRIDGE_CONSOLE_{name.upper()}": str(value) for name, value in settings.items()
         }
@@ -101,16 +149,6 @@ def start_console(start_cli: StartCliFunction) -> Iterator[StartConsoleFunction]
         )
         match = _URL.search(process.stdout)
         assert match is not None, process.stderr
-        console = Console(match[1], process)
-        started.append(console)
-        return console
+        return ConsoleProcess(match[1].rstrip("/"), process)
 
-    yield start
-    for console in started:
-        console.http.close()
-
-
-@pytest.fixture
-def console(start_console: StartConsoleFunction) -> Console:
-    """A console as it is without settings: on loopback, everybody an operator."""
-    return start_console()
+    return start

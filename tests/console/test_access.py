@@ -62,12 +62,16 @@ def test_no_problem_shows_a_hash(digest: str) -> None:
 
 
 def test_a_password_opens_the_door_to_its_owner_alone(digest: str) -> None:
-    door = door_for(
-        settings(auth="basic", users=[f"ana:operator:{digest}", f"bo:viewer:{digest}"])
-    )
+    door = door_for(settings(auth="basic", users=[f"ana:operator:{digest}", f"bo:viewer:{digest}"]))
     assert door.identify("10.0.0.9", basic("ana", "correct horse")).may_act
     assert not door.identify("10.0.0.9", basic("bo", "correct horse")).may_act
-    for told in ([], basic("ana", "wrong"), basic("eve", "correct horse"), ["Basic x"], ["Bearer y"]):
+    for told in (
+        [],
+        basic("ana", "wrong"),
+        basic("eve", "correct horse"),
+        ["Basic x"],
+        ["Bearer y"],
+    ):
         with pytest.raises(Refusal) as refused:
             door.identify("10.0.0.9", told)
         assert refused.value.status == 401
@@ -161,7 +165,7 @@ def test_users_are_masked_where_settings_are_shown(digest: str) -> None:
     )
     shown = {one.name: str(one.value) for one in effective(loaded)}
     assert shown["console.users"] == "('ana:operator:***',)"
-    assert shown["console.secret"] == "***"  # noqa: S105
+    assert shown["console.secret"] == "***"
     assert "hunter2" not in shown["console.read_url"]
     assert digest not in repr(loaded.console)
     assert isinstance(loaded.console.users[0], SecretStr)

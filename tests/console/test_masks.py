@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import orjson
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.console.masks import HIDDEN, Masks
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
 )
 
 
@@ -58,12 +59,16 @@ def test_numbers_are_shown_as_they_were_written() -> None:
     assert "1.10" in laid_out
 
 
+@settings(max_examples=50)
 @given(JSON)
 def test_laying_a_payload_out_changes_nothing_in_it(document: object) -> None:
     assert shown([], document) == document
 
 
-@given(st.dictionaries(st.text(), JSON), st.text(min_size=1).filter(lambda t: "." not in t))
+@settings(max_examples=50)
+@given(
+    st.dictionaries(st.text(), JSON, max_size=3), st.text(min_size=1).filter(lambda t: "." not in t)
+)
 def test_a_masked_field_never_comes_through(document: dict[str, object], secret: str) -> None:
     document["secret"] = {"inner": f"hidden-{secret}-value"}
     text = Masks(["secret"]).payload(orjson.dumps(document).decode(), is_whole=True).text

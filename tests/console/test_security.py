@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.console.connections import ReadConnections
-from bridge.console.passwords import hash_password
 from bridge.errors import DatabaseError
 from bridge.settings import load_settings
+from tests.console.test_access import quick_hash
 
 if TYPE_CHECKING:
     from tests.console.conftest import Console, NewConsoleFunction
@@ -168,7 +168,7 @@ def test_a_viewer_looks_and_does_not_act(outbox: Outbox, new_console: NewConsole
 def test_basic_authentication_names_the_actor(
     outbox: Outbox, new_console: NewConsoleFunction
 ) -> None:
-    digest = hash_password("correct horse")
+    digest = quick_hash("correct horse")
     console = new_console(
         peer="10.0.0.9",
         host="0.0.0.0",  # noqa: S104 - what is tested
@@ -226,7 +226,7 @@ def test_a_proxy_names_the_actor_and_nobody_else_does(
 def test_the_system_page_shows_no_secret(
     database_url: str, new_console: NewConsoleFunction
 ) -> None:
-    digest = hash_password("correct horse")
+    digest = quick_hash("correct horse")
     console = new_console(
         auth="basic",
         users=[f"ana:operator:{digest}"],

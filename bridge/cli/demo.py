@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridge.cli import exit_codes
 from bridge.cli.options import ConfigOption, JsonOption, settings_from
 from bridge.cli.output import Output
+
+if TYPE_CHECKING:
+    from bridge.settings import Settings
 
 _FEWEST_MESSAGES = 100
 
@@ -22,6 +25,23 @@ def demo(
             "--messages", metavar="N", min=_FEWEST_MESSAGES, help="How many messages to send."
         ),
     ] = 20_000,
+    console: Annotated[
+        bool,
+        typer.Option(
+            "--console",
+            help="Stay until Ctrl-C: real traffic, failures on purpose, and the console on it.",
+        ),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65_535,
+            metavar="N",
+            help="With --console: its port; 0: a free one.",
+        ),
+    ] = 0,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the folder with data and logs, and say where.")
     ] = False,
@@ -41,6 +61,7 @@ def demo(
     Examples:
       outbox-bridge demo
       outbox-bridge demo --messages 200000 --keep
+      outbox-bridge demo --console
     """
     settings = settings_from(config)
     # Load Kafka's client and more; `--help` must not wait for them.
@@ -50,6 +71,9 @@ def demo(
     from bridge.demo.verdict import failed  # noqa: PLC0415 - see above
 
     output = Output(as_json=as_json)
+    if console:
+        _show(settings, output, keep=keep, port=port)
+        return
     try:
         with open_screen(sys.stderr) as screen:
             result = run_demo(settings, messages=messages, keep=keep, screen=screen)
@@ -69,3 +93,17 @@ def demo(
     if wrong:
         raise typer.Exit(exit_codes.FAILURE)
     output.note("Nothing was lost, and every number adds up.")
+    if not as_json:
+        output.note("To look at it in a browser: outbox-bridge demo --console")
+
+
+def _show(settings: Settings, output: Output, *, keep: bool, port: int) -> None:
+    """Play the demo that stays."""
+    from bridge.demo.screen import open_screen  # noqa: PLC0415 - as above
+    from bridge.demo.showcase import run_showcase  # noqa: PLC0415 - as above
+
+    try:
+        with open_screen(sys.stderr) as screen:
+            run_showcase(settings, keep=keep, port=port, screen=screen)
+    except KeyboardInterrupt:
+        output.note("everything that was started has ended")

@@ -14,7 +14,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import LocalError
-from tests.bench import apart, drain, fair, large, latency, order, retention, scale, writers
+from tests.bench import (
+    apart,
+    console,
+    drain,
+    fair,
+    large,
+    latency,
+    order,
+    retention,
+    scale,
+    writers,
+)
 from tests.bench.debezium import ensure_jars
 from tests.bench.figures import BenchError, Findings
 from tests.bench.lab import Lab
@@ -39,6 +50,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "large": large.run,
     "fair": fair.run,
     "retention": retention.run,
+    "console": console.run,
 }
 _WITH_PEER = {"drain", "latency"}
 
@@ -51,7 +63,9 @@ def main() -> int:
     if arguments.pairs:
         sizes = dataclasses.replace(sizes, pairs=arguments.pairs)
     if arguments.rows:
-        sizes = dataclasses.replace(sizes, drain_rows=arguments.rows, scale_rows=arguments.rows)
+        sizes = dataclasses.replace(
+            sizes, drain_rows=arguments.rows, scale_rows=arguments.rows, console_rows=arguments.rows
+        )
     with_peer = not arguments.no_peer and bool(_WITH_PEER & set(names))
     signal.signal(signal.SIGTERM, _interrupted)
     started = time.monotonic()

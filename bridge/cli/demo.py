@@ -94,7 +94,10 @@ def demo(
         raise typer.Exit(exit_codes.FAILURE)
     output.note("Nothing was lost, and every number adds up.")
     if not as_json:
-        output.note("To look at it in a browser: outbox-bridge demo --console")
+        output.note(
+            "To look at one in a browser, with failures on purpose: "
+            "outbox-bridge demo --console (make demo CONSOLE=1)"
+        )
 
 
 def _show(settings: Settings, output: Output, *, keep: bool, port: int) -> None:

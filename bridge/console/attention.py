@@ -78,7 +78,8 @@ def _failures(overview: Overview) -> list[Point]:
         return []
     groups = len(overview.backlog.failures)
     by = f" for {groups} different reasons" if groups > 1 else ""
-    text = f"{count(failed)} {_rows(failed)} FAILED{by} and wait for a decision"
+    waits = "waits" if failed == 1 else "wait"
+    text = f"{count(failed)} {_rows(failed)} FAILED{by} and {waits} for a decision"
     return [Point(Level.BAD, text, "/failures", "Failures")]
 
 

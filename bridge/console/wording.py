@@ -9,6 +9,9 @@ import orjson
 COUNT_LIMIT = 10_000
 """Counts beyond it are written as `10,000+` where they were not taken any further."""
 
+NONE = "\N{EN DASH}"
+"""Stands where there is nothing to write."""
+
 _UNITS = ((10, 1, "s", 1), (120, 1, "s", 0), (7200, 60, "min", 0), (172_800, 3600, "h", 1))
 _KIB = 1024
 
@@ -16,7 +19,7 @@ _KIB = 1024
 def age(seconds: float | None) -> str:
     """Write a time span: 0.4 s, 12 s, 3 min, 5.0 h, 2.1 d; a dash for none."""
     if seconds is None:
-        return "-"
+        return NONE
     seconds = max(0.0, seconds)
     for limit, divisor, unit, digits in _UNITS:
         if seconds < limit:
@@ -37,7 +40,7 @@ def capped(number: int, limit: int = COUNT_LIMIT) -> str:
 def moment(at: datetime | None) -> str:
     """Write a time in UTC to the second; a dash for none."""
     if at is None:
-        return "-"
+        return NONE
     if at.year in (1, 9999):
         return "the beginning of time" if at.year == 1 else "the end of time"
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -46,7 +49,7 @@ def moment(at: datetime | None) -> str:
 def precise(at: datetime | None) -> str:
     """Write a time in UTC to the millisecond, and that it is UTC."""
     if at is None:
-        return "-"
+        return NONE
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 

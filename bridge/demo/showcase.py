@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public, though not marked so
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,

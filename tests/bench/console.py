@@ -83,7 +83,7 @@ def _load(connection: psycopg.Connection[Any], rows: int) -> int:
         "from generate_series(1, 1440) as n, "
         "unnest(array['orders', 'mails', 'inventory', 'search']) as d"
     )
-    outbox.fill(connection, "orders", _WAITING, first=-_WAITING)
+    outbox.fill(connection, "orders", _WAITING, first=10 * rows)
     connection.execute(
         "insert into app_outbox (message_key, event_type, destination, ordering_key) "
         "select 'failed-' || g, 'order.paid', 'orders', 'failed-' || g "

@@ -88,7 +88,7 @@ def furnish(outbox: Outbox) -> None:
     outbox.execute(
         """
         insert into app_outbox_counter (destination, status, delta, counted_at)
-        select d.name, 'SENT', (d.rate * (2 + sin(n / 9.0) + (n * 7919 %% 13) / 20.0))::int,
+        select d.name, 'SENT', (d.rate * (2 + sin(n / 9.0) + random() * 0.4))::int,
             date_trunc('minute', now()) - n * interval '1 minute'
         from generate_series(1, 90) as n,
             (values ('orders', 400), ('inventory', 180), ('mails', 60)) as d (name, rate)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public, though not marked so
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from playwright.sync_api import expect
 
 from tests.console.browser import browser, furnish, opened
@@ -85,8 +90,8 @@ def test_a_failed_message_is_found_previewed_retried_sent_and_in_the_audit(  # n
         "insert into app_outbox (message_key, event_type, destination, ordering_key, payload_json, "
         "headers, max_retry_count) select 'order-2001-created', 'order.created', 'orders', "
         "'order-2001', json_build_object('order', 2001, 'card', json_build_object('number', "
-        "'4111 1111 1111 1111'), 'note', (select string_agg(md5(n::text), '') "
-        "from generate_series(1, 90) as n)), %s, 1 returning outbox_id",
+        "'4111 1111 1111 1111'), 'lines', (select json_agg(json_build_object('sku', md5(n::text), "
+        "'quantity', n %% 4 + 1)) from generate_series(1, 120) as n)), %s, 1 returning outbox_id",
         '{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}',
     )
     outbox.wait_for("FAILED", large)
@@ -108,7 +113,7 @@ def test_a_failed_message_is_found_previewed_retried_sent_and_in_the_audit(  # n
         keep_picture(page, "phone")
     with opened(browser, console.url) as page:
         page.goto("/")
-        expect(page.locator("#live")).to_contain_text("1 row FAILED and wait")
+        expect(page.locator("#live")).to_contain_text("1 row FAILED and waits")
         expect(page.locator("#pulse")).to_contain_text("Live", timeout=SLOW_MS)
         keep_picture(page, "overview")
         page.get_by_role("link", name="Failures", exact=True).last.click()

@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml bridge/version.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-system:  ## As root: install the system programs that tests and demo use (Java, Maven, PostgreSQL 15, PgBouncer, Chromium, Prometheus)
+system:  ## As root: install the system programs that tests and demo use (Java, Maven, PostgreSQL 15, PgBouncer, Chromium, Prometheus, Go, Node.js)
 	@sh .ci/system-packages
 
 demo: setup  ## Run the whole thing on a real PostgreSQL and a real Kafka (MESSAGES=20000; CONSOLE=1 stays, with the console)

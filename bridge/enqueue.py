@@ -10,20 +10,16 @@ deadlock, reach the caller as psycopg raises them, for its own retry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 
-from bridge.draft import Draft, check_message
-from bridge.duplicates import DuplicateRule, OnDuplicate
-from bridge.enqueue_steps import EnqueueResult, Steps, write_many, write_one
-from bridge.errors import InvalidMessageError
+from bridge.enqueue_plan import DEFAULT_SCHEMA, plan_many, plan_one
+from bridge.enqueue_steps import EnqueueResult, Row, Step, Steps, run_steps, run_steps_async
 from bridge.message import Message
 from bridge.payload import DEFAULT_MAX_PAYLOAD_BYTES
-from bridge.telemetry.context import current_context
 from bridge.transaction_state import (
     AsyncTarget,
     SyncTarget,
@@ -35,8 +31,10 @@ from bridge.transaction_state import (
 from bridge.write_failures import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
+
+    from bridge.duplicates import OnDuplicate
 
 T = TypeVar("T")
 
@@ -64,7 +62,7 @@ def enqueue(
     max_retry_count: int | None = None,
     on_duplicate: OnDuplicate = "error",
     ignore: Collection[str] = (),
-    schema: str = "public",
+    schema: str = DEFAULT_SCHEMA,
     max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
     allow_autocommit: bool = False,
 ) -> EnqueueResult:
@@ -79,7 +77,9 @@ def enqueue(
     Raises InvalidMessageError, TransactionStateError or DuplicateKeyMismatch, all before anything
     is written; SchemaError where the schema lacks an outbox; psycopg's errors for the rest.
     """
-    message = Message(
+    connection = connection_of(conn)
+    _prepare(connection, allow_autocommit=allow_autocommit)
+    steps = plan_one(
         message_key=message_key,
         event_type=event_type,
         destination=destination,
@@ -89,12 +89,12 @@ def enqueue(
         ordering_key=ordering_key,
         not_before=not_before,
         max_retry_count=max_retry_count,
+        on_duplicate=on_duplicate,
+        ignore=ignore,
+        schema=schema,
+        max_payload_bytes=max_payload_bytes,
     )
-    connection = connection_of(conn)
-    _prepare(connection, allow_autocommit=allow_autocommit)
-    rule = DuplicateRule.checked(on_duplicate, ignore)
-    draft = check_message(message, current_context(), max_payload_bytes)
-    return _run(connection, write_one(draft, rule, schema), schema)
+    return _run(connection, steps, schema)
 
 
 def enqueue_many(
@@ -103,7 +103,7 @@ def enqueue_many(
     *,
     on_duplicate: OnDuplicate = "error",
     ignore: Collection[str] = (),
-    schema: str = "public",
+    schema: str = DEFAULT_SCHEMA,
     max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
     allow_autocommit: bool = False,
 ) -> list[EnqueueResult]:
@@ -116,11 +116,14 @@ def enqueue_many(
     """
     connection = connection_of(conn)
     alone = _prepare(connection, allow_autocommit=allow_autocommit)
-    rule = DuplicateRule.checked(on_duplicate, ignore)
-    drafts = _check_all(messages, max_payload_bytes)
-    if not drafts:
-        return []
-    steps = write_many(drafts, rule, schema, savepoint=not alone)
+    steps = plan_many(
+        messages,
+        on_duplicate=on_duplicate,
+        ignore=ignore,
+        schema=schema,
+        max_payload_bytes=max_payload_bytes,
+        savepoint=not alone,
+    )
     if alone:
         with connection.transaction():
             return _run(connection, steps, schema, many=True)
@@ -141,12 +144,14 @@ async def enqueue_async(
     max_retry_count: int | None = None,
     on_duplicate: OnDuplicate = "error",
     ignore: Collection[str] = (),
-    schema: str = "public",
+    schema: str = DEFAULT_SCHEMA,
     max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
     allow_autocommit: bool = False,
 ) -> EnqueueResult:
     """Do what `enqueue` does, on an asynchronous psycopg connection or cursor."""
-    message = Message(
+    connection = async_connection_of(conn)
+    await _prepare_async(connection, allow_autocommit=allow_autocommit)
+    steps = plan_one(
         message_key=message_key,
         event_type=event_type,
         destination=destination,
@@ -156,12 +161,12 @@ async def enqueue_async(
         ordering_key=ordering_key,
         not_before=not_before,
         max_retry_count=max_retry_count,
+        on_duplicate=on_duplicate,
+        ignore=ignore,
+        schema=schema,
+        max_payload_bytes=max_payload_bytes,
     )
-    connection = async_connection_of(conn)
-    await _prepare_async(connection, allow_autocommit=allow_autocommit)
-    rule = DuplicateRule.checked(on_duplicate, ignore)
-    draft = check_message(message, current_context(), max_payload_bytes)
-    return await _run_async(connection, write_one(draft, rule, schema), schema)
+    return await _run_async(connection, steps, schema)
 
 
 async def enqueue_many_async(
@@ -170,51 +175,25 @@ async def enqueue_many_async(
     *,
     on_duplicate: OnDuplicate = "error",
     ignore: Collection[str] = (),
-    schema: str = "public",
+    schema: str = DEFAULT_SCHEMA,
     max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
     allow_autocommit: bool = False,
 ) -> list[EnqueueResult]:
     """Do what `enqueue_many` does, on an asynchronous psycopg connection or cursor."""
     connection = async_connection_of(conn)
     alone = await _prepare_async(connection, allow_autocommit=allow_autocommit)
-    rule = DuplicateRule.checked(on_duplicate, ignore)
-    drafts = _check_all(messages, max_payload_bytes)
-    if not drafts:
-        return []
-    steps = write_many(drafts, rule, schema, savepoint=not alone)
+    steps = plan_many(
+        messages,
+        on_duplicate=on_duplicate,
+        ignore=ignore,
+        schema=schema,
+        max_payload_bytes=max_payload_bytes,
+        savepoint=not alone,
+    )
     if alone:
         async with connection.transaction():
             return await _run_async(connection, steps, schema, many=True)
     return await _run_async(connection, steps, schema, many=True)
-
-
-def _check_all(
-    messages: Iterable[Message | Mapping[str, Any]], max_payload_bytes: int
-) -> Sequence[Draft]:
-    if isinstance(messages, (str, bytes, Mapping)):
-        raise InvalidMessageError(
-            f"messages must be a list of Message, not {type(messages).__name__}"
-        )
-    context = current_context()
-    drafts = []
-    for index, message in enumerate(messages):
-        try:
-            if not isinstance(message, Message):
-                message = _message_of(message)  # noqa: PLW2901 - both kinds are one from here on
-            drafts.append(check_message(message, context, max_payload_bytes))
-        except InvalidMessageError as error:
-            raise InvalidMessageError(f"messages[{index}]: {error}") from error
-    return drafts
-
-
-def _message_of(mapping: object) -> Message:
-    if not isinstance(mapping, Mapping):
-        raise InvalidMessageError(f"expected Message or a mapping, not {type(mapping).__name__}")
-    try:
-        return Message(**mapping)
-    except TypeError as error:
-        text = str(error).removeprefix("Message.__init__() ")
-        raise InvalidMessageError(f"not the fields of a Message: {text}") from error
 
 
 def _prepare(conn: psycopg.Connection[Any], *, allow_autocommit: bool) -> bool:
@@ -237,13 +216,13 @@ def _run(conn: psycopg.Connection[Any], steps: Steps[T], schema: str, *, many: b
     cursor = psycopg.Cursor(conn, row_factory=tuple_row)
     if many:
         cursor.adapters.register_dumper(list, ListBinaryDumper)
+
+    def execute(step: Step) -> list[Row]:
+        cursor.execute(step.statement, step.parameters)
+        return cursor.fetchall() if step.returns_rows else []
+
     try:
-        step = next(steps)
-        while True:
-            cursor.execute(step.statement, step.parameters)
-            step = steps.send(cursor.fetchall() if step.returns_rows else [])
-    except StopIteration as end:
-        return cast("T", end.value)
+        return run_steps(steps, execute)
     except (psycopg.Error, UnicodeEncodeError) as error:
         translated = translate(error, schema)
         if translated is None:
@@ -257,13 +236,13 @@ async def _run_async(
     cursor = psycopg.AsyncCursor(conn, row_factory=tuple_row)
     if many:
         cursor.adapters.register_dumper(list, ListBinaryDumper)
+
+    async def execute(step: Step) -> list[Row]:
+        await cursor.execute(step.statement, step.parameters)
+        return await cursor.fetchall() if step.returns_rows else []
+
     try:
-        step = next(steps)
-        while True:
-            await cursor.execute(step.statement, step.parameters)
-            step = steps.send(await cursor.fetchall() if step.returns_rows else [])
-    except StopIteration as end:
-        return cast("T", end.value)
+        return await run_steps_async(steps, execute)
     except (psycopg.Error, UnicodeEncodeError) as error:
         translated = translate(error, schema)
         if translated is None:

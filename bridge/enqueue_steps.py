@@ -1,15 +1,15 @@
 """The statements of enqueueing, in order, apart from how they are run.
 
-Each function is a generator that yields statements and is sent their rows: one logic for
-synchronous and asynchronous connections.
+Each function is a generator that yields statements and is sent their rows: one logic for every
+driver, synchronous or not, which only has to execute a statement and fetch its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from psycopg import sql
 
@@ -27,7 +27,10 @@ _SAVEPOINT = "outbox_bridge_enqueue_many"
 
 
 class Step(NamedTuple):
-    """One statement; where it returns no rows, an empty list is sent back."""
+    """One statement with psycopg's placeholders; an empty list is sent back where it has no rows.
+
+    Without parameters it is a bare command.
+    """
 
     statement: bytes
     parameters: dict[str, Any] | None = None
@@ -35,6 +38,39 @@ class Step(NamedTuple):
 
 
 Steps = Generator[Step, list[Row], T]
+
+
+def run_steps(steps: Steps[T], execute: Callable[[Step], list[Row]]) -> T:
+    """Run the statements by `execute`, which returns their rows as tuples; bytea may be any buffer.
+
+    What `execute` raises reaches the caller as it is, once the steps have heard of it.
+    """
+    try:
+        step = next(steps)
+        while True:
+            try:
+                rows = execute(step)
+            except BaseException as error:
+                steps.throw(error)
+                raise
+            step = steps.send(rows)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+async def run_steps_async(steps: Steps[T], execute: Callable[[Step], Awaitable[list[Row]]]) -> T:
+    """Do what `run_steps` does, with a coroutine."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                rows = await execute(step)
+            except BaseException as error:
+                steps.throw(error)
+                raise
+            step = steps.send(rows)
+    except StopIteration as end:
+        return cast("T", end.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +103,8 @@ def write_many(
     drafts: Sequence[Draft], rule: DuplicateRule, schema: str, *, savepoint: bool
 ) -> Steps[list[EnqueueResult]]:
     """Insert messages with one statement; `savepoint` takes them back where one is refused."""
+    if not drafts:
+        return []
     firsts: dict[str, Draft] = {}
     differing: set[int] = set()
     for index, draft in enumerate(drafts):
@@ -137,7 +175,11 @@ def _find(keys: list[str], schema: str) -> Steps[dict[str, _Stored]]:
         texts = [_text(value) for value in (row[0], *row[2:6])]
         key, destination, event_type, ordering_key, content_type = texts
         content = Content(
-            str(destination), str(event_type), ordering_key, content_type, row[6], row[7]
+            str(destination),
+            str(event_type),
+            ordering_key,
+            content_type,
+            *(None if value is None else bytes(value) for value in row[6:8]),
         )
         found[str(key)] = _Stored(int(row[1]), content)
     return found

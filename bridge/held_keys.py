@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - a field's type, read by tools at run time
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, tuple_row
 
 from bridge.database.statements import load
 from bridge.lifecycle import Status
@@ -58,8 +58,16 @@ def list_held_keys(
     schema: str = "public",
     *,
     destinations: Collection[str] = (),
+    limit: int | None = None,
 ) -> list[HeldKey]:
-    """List held keys, the longest held first. Raises psycopg's errors."""
-    parameters = {"destinations": list(destinations) or None}
+    """List held keys, the longest held first, at most `limit`. Raises psycopg's errors."""
+    parameters = {"destinations": list(destinations) or None, "row_limit": limit}
     with conn.cursor(row_factory=class_row(HeldKey)) as cursor:
         return cursor.execute(load("list_holds", schema), parameters).fetchall()
+
+
+def count_held_keys(conn: psycopg.Connection[Any], schema: str = "public") -> int:
+    """Count the rows that hold up their key. Raises psycopg's errors."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        (row,) = cursor.execute(load("count_holds", schema)).fetchall()
+        return int(row[0])

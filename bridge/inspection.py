@@ -14,6 +14,8 @@ from bridge.database.reading import one_snapshot
 from bridge.database.statements import load
 from bridge.errors import OperationError
 from bridge.lifecycle import Status
+from bridge.telemetry.context import trace_id_of
+from bridge.telemetry.names import TRACEPARENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -111,6 +113,13 @@ class StoredMessage:
         """The row's own headers."""
         headers: dict[str, Any] = orjson.loads(self.headers)
         return headers
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace in which the message was written, by its traceparent."""
+        given = {name.lower(): value for name, value in self.header_pairs.items()}
+        parent = given.get(TRACEPARENT)
+        return trace_id_of(parent) if isinstance(parent, str) else None
 
     @property
     def landed(self) -> dict[str, Any] | None:

@@ -36,6 +36,9 @@ RESERVED_HEADERS = frozenset(
 )
 """Record headers that the relay writes itself; a row's own headers must not use these names."""
 
+HEADER_REPLAY_ID = "outbox-replay-id"
+"""Set in a row's own headers by an operator's replay (in SQL): one id for all rows of a replay."""
+
 HEADER_DEAD_LETTER_CODE = "dead-letter-code"
 HEADER_DEAD_LETTER_REASON = "dead-letter-reason"
 HEADER_DEAD_LETTER_TOPIC = "dead-letter-topic"
@@ -76,7 +79,7 @@ class ClaimedRow(NamedTuple):
 
     A tuple, because a relay makes one for every message it sends. `headers` and `payload_json` are
     the raw bytes of the json values; `deferred` is the payload's size in bytes where it was left
-    in the database to be fetched within the memory budget, else None.
+    in the database to be fetched within the memory budget, else None. Times are raw, see Session.
     """
 
     outbox_id: int
@@ -92,6 +95,7 @@ class ClaimedRow(NamedTuple):
     deferred: int | None
     next_run_at: object
     lane: int | None
+    created_at: object = None
 
 
 def payload_of(row: ClaimedRow) -> bytes | None:

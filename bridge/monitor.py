@@ -10,11 +10,10 @@ from datetime import datetime  # noqa: TC003 - a field's type, read by tools at 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import class_row, tuple_row
+from psycopg.rows import class_row, dict_row, tuple_row
 
 from bridge.database.reading import one_snapshot
 from bridge.database.statements import load
-from bridge.database.template import advisory_class
 from bridge.lifecycle import Status
 from bridge.switches import SwitchView, list_switches
 
@@ -52,7 +51,7 @@ class FailureGroup:
 
 
 class RelayState(StrEnum):
-    """What a relay's registration, heartbeat and session lock say together."""
+    """What a relay's registration, heartbeat and session lock say together (view outbox_relays)."""
 
     LIVING = "living"
     STOPPING = "stopping"
@@ -65,29 +64,40 @@ class RelayState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RelayView:
-    """One registered relay; times by the database's clock."""
+    """One registered relay; times by the database's clock.
+
+    `has_session` is None where nobody can tell: behind a transaction pooler, on a standby.
+    `failing` are the destinations whose circuit breaker it has open, with the reason of each.
+    """
 
     relay_id: int
     relay_name: str
     host: str
     pid: int
     version: str
-    stopping: bool
+    state: RelayState
     started_at: datetime
     heartbeat_at: datetime
     silent_seconds: float
     lease_seconds: int
     has_session: bool | None
     claims: int
+    failing: dict[str, str] = field(default_factory=dict)
 
     @property
-    def state(self) -> RelayState:
-        """Whether it lives; on a standby, which sees no locks, by the heartbeat alone."""
-        if self.has_session is False:
-            return RelayState.DEAD
-        if self.silent_seconds > self.lease_seconds:
-            return RelayState.FROZEN if self.has_session else RelayState.DEAD
-        return RelayState.STOPPING if self.stopping else RelayState.LIVING
+    def is_there(self) -> bool:
+        """Tell whether its heartbeat counts: what it tells of is true now."""
+        return self.state in {RelayState.LIVING, RelayState.STOPPING}
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What became of rows within a minute; FAILED ones count while they are FAILED."""
+
+    minute: datetime
+    sent: int
+    failed: int
+    cancelled: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,36 +139,44 @@ def snapshot(conn: psycopg.Connection[Any], schema: str = "public") -> Backlog:
     """Take the backlog of one moment.
 
     `conn` must have no transaction open; it is left without one. The statements run in one
-    REPEATABLE READ transaction, which is what makes the counts exact: SENT and CANCELLED are the
-    sum of the counters' increments, FAILED the rows of the failed list, PENDING and PROCESSING the
-    rows that queue and claims lead to; the triggers and the relay keep each of these in the very
-    transaction that changes the row. Raises psycopg's errors.
+    REPEATABLE READ transaction and read the monitoring views, whose counts are exact: the triggers
+    and the relay keep what they sum up in the very transaction that changes the row. Raises
+    psycopg's errors.
     """
     destinations: dict[str, DestinationBacklog] = {}
-
-    def of(destination: str) -> DestinationBacklog:
-        return destinations.setdefault(destination, DestinationBacklog())
-
     with one_snapshot(conn), conn.cursor(row_factory=tuple_row) as cursor:
         taken_at = cursor.execute("select pg_catalog.statement_timestamp()").fetchall()[0][0]
-        for name, pending, processing, due, oldest in cursor.execute(load("count_unsent", schema)):
-            one = of(name)
-            one.counts[Status.PENDING] = pending
-            one.counts[Status.PROCESSING] = processing
-            one.due, one.later = due, pending - due
-            one.oldest_unsent_seconds = oldest
-        for name, status, rows in cursor.execute(load("count_settled", schema)):
-            of(name).counts[Status(status)] = rows
+        for name, *counts, due, later, oldest in cursor.execute(load("read_backlog", schema)):
+            by_status = dict(zip(Status, counts, strict=True))
+            destinations[name] = DestinationBacklog(by_status, due, later, oldest)
         failures = [FailureGroup(*row) for row in cursor.execute(load("count_failed", schema))]
-        for group in failures:
-            of(group.destination).counts[Status.FAILED] += group.count
         registered = relays(conn, schema)
         switches = list_switches(conn, schema)
-    return Backlog(taken_at, dict(sorted(destinations.items())), failures, registered, switches)
+    return Backlog(taken_at, destinations, failures, registered, switches)
 
 
 def relays(conn: psycopg.Connection[Any], schema: str = "public") -> list[RelayView]:
     """List the registered relays, oldest first. Raises psycopg's errors."""
-    with conn.cursor(row_factory=class_row(RelayView)) as cursor:
-        parameters = {"relay_class": advisory_class("relay", schema)}
-        return cursor.execute(load("list_relays", schema), parameters).fetchall()
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return [
+            RelayView(**{**row, "state": RelayState(row["state"])})
+            for row in cursor.execute(load("list_relays", schema))
+        ]
+
+
+def throughput(conn: psycopg.Connection[Any], schema: str = "public") -> list[Minute]:
+    """List the last 60 minutes, oldest first; the last one is not over. Raises psycopg's errors."""
+    with conn.cursor(row_factory=class_row(Minute)) as cursor:
+        return cursor.execute(load("list_throughput", schema)).fetchall()
+
+
+def throughput_by_destination(
+    conn: psycopg.Connection[Any], schema: str = "public"
+) -> dict[tuple[datetime, str], int]:
+    """Return the rows that became SENT, by minute and destination, of the last 60 minutes.
+
+    Raises psycopg's errors.
+    """
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        rows = cursor.execute(load("list_destination_throughput", schema))
+        return {(minute, destination): sent for minute, destination, sent in rows}

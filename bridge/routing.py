@@ -100,9 +100,19 @@ class Router:
                 self._renamed[destination] = topic
         return known
 
+    def exact_destinations(self) -> list[str]:
+        """Return the destinations that rules name in full."""
+        return list(self._exact)
+
     def blocks(self, destination: str) -> bool:
         """Tell whether a failed row there holds up later rows of its ordering key."""
         return self.route(destination).on_failure is OnFailure.BLOCK
+
+    def names(self, destination: str) -> bool:
+        """Tell whether a rule names the destination; else it leads to the topic of its own name."""
+        return destination in self._exact or any(
+            pattern.fullmatch(destination) for pattern, _ in self._patterns
+        )
 
     def renamed(self) -> dict[str, str]:
         """Return the destinations asked for so far whose topic has another name."""

@@ -33,6 +33,7 @@ Sections = Mapping[str, Iterable[str]]
 _SERVICE_LINK = re.compile(
     r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _MAX_LISTED = 20
 _LISTS = frozenset(
     {"allow_unsafe", "allowed_hosts", "masks", "operators", "trusted_proxies", "users"}
@@ -97,11 +98,8 @@ def read_environment(environment: Mapping[str, str], sections: Sections) -> Laye
         if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
             continue
         rest = variable.removeprefix(PREFIX)
-        if rest.startswith("TEST_"):
-            continue
         path = _path_of_variable(rest, sections)
-        # `console.port` has the name of such a variable; its value tells them apart.
-        if _SERVICE_LINK.fullmatch(rest) and (path is None or "://" in text):
+        if rest.startswith("TEST_") or _is_service_link(rest, text, known=path is not None):
             continue
         if path is None:
             raise _unknown_variable(variable, sections)
@@ -116,6 +114,13 @@ def read_environment(environment: Mapping[str, str], sections: Sections) -> Laye
             layer.values.setdefault(section, {})[name] = value
             layer.origins[path] = origin
     return layer
+
+
+def _is_service_link(rest: str, text: str, *, known: bool) -> bool:
+    """Tell whether Kubernetes has set this variable; one that is a setting, by its value."""
+    return _SERVICE_LINK.fullmatch(rest) is not None and (
+        not known or _SERVICE_ADDRESS.match(text) is not None
+    )
 
 
 def read_file(path: Path, sections: Sections) -> Layer:

@@ -228,6 +228,13 @@ class RetentionSettings(_Section):
     batch_rows: Annotated[int, Field(ge=1, le=10_000)] = 1000
 
 
+class AuditSettings(_Section):
+    """What the audit keeps of operator actions."""
+
+    payload: Literal["hash", "full"] = "hash"
+    """Of a payload that `edit` replaces: its SHA-256, or all of it beside that."""
+
+
 class RouteSettings(_Section):
     """Where a destination (or a shell-style pattern of them) goes, and what the record key is."""
 
@@ -238,6 +245,26 @@ class RouteSettings(_Section):
     """Topic that gets the record of a row that ends FAILED; the row stays FAILED all the same."""
     on_failure: OnFailure = OnFailure.BLOCK
     """What a failed row does to later rows of its ordering key."""
+
+
+class HttpSettings(_Section):
+    """Probes and metrics of a running relay; off unless a port is set."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_not_empty)] = (
+        None
+    )
+    """0 takes any free one; the log tells which."""
+    frozen_after: Seconds = 60.0
+    """A thread without sign of life for so long fails `/livez`."""
+
+
+class MetricsSettings(_Section):
+    """What the relay's metrics cost, in label values and in samples of the backlog."""
+
+    max_destinations: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Destinations with label values of their own; the rest are `other`."""
+    sample_interval: Seconds = 15.0
 
 
 class LogSettings(_Section):
@@ -260,6 +287,16 @@ class EnqueueSettings(_Section):
     """Limits for writers."""
 
     max_payload_bytes: Annotated[ByteSize, Field(ge=1)] = ByteSize(1_000_000)
+
+
+class HandoffSettings(_Section):
+    """What `outbox-bridge hand-off` needs and no command line should show."""
+
+    authorization: Annotated[SecretStr | None, BeforeValidator(_not_empty)] = None
+    """Value of the header Authorization, `Bearer …` for example."""
+    inbox_url: Url = None
+    """Database with the inbox; without one, the API alone tells repetitions."""
+    inbox_schema: Annotated[str, AfterValidator(_identifier)] = "public"
 
 
 class ConsoleSettings(_Section):
@@ -306,10 +343,14 @@ class Settings(BaseSettings):
     relay: RelaySettings = Field(default_factory=RelaySettings)
     retry: RetrySettings = Field(default_factory=RetrySettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
     routes: tuple[RouteSettings, ...] = ()
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     local: LocalSettings = Field(default_factory=LocalSettings)
     enqueue: EnqueueSettings = Field(default_factory=EnqueueSettings)
+    handoff: HandoffSettings = Field(default_factory=HandoffSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
 
     _origins: dict[SettingPath, Origin] = PrivateAttr(default_factory=dict)
@@ -352,6 +393,31 @@ class Settings(BaseSettings):
 def is_color_wanted() -> bool:
     """Tell whether NO_COLOR (https://no-color.org) is unset or empty."""
     return not os.environ.get("NO_COLOR")
+
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def are_traces_wanted(service: str) -> bool:
+    """Tell whether OpenTelemetry's variables ask for traces; fill in what they leave open.
+
+    They do where OTEL_TRACES_EXPORTER names an exporter, or an OTLP endpoint is given, unless
+    OTEL_SDK_DISABLED is true. As a distribution of OpenTelemetry does, sets what is not set, for
+    the SDK to read: the exporter `otlp`, its protocol `http/protobuf`, the service's name.
+    """
+    given = os.environ
+    exporter = given.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    asked = bool(exporter) or any(given.get(name) for name in _ENDPOINTS)
+    is_disabled = given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if not asked or exporter == "none" or is_disabled:
+        return False
+    defaults = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    if "service.name=" not in given.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        defaults["OTEL_SERVICE_NAME"] = service
+    for name, value in defaults.items():
+        if not given.get(name):
+            given[name] = value
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ _HINTS = {
     "connection": "pass the psycopg connection inside it (Django: connection.connection)",
     "getconn": "take a connection from the pool: with pool.connection() as conn",
 }
+_INTEGRATIONS = frozenset({"asyncpg", "django", "sqlalchemy"})
 
 
 def connection_of(target: object) -> psycopg.Connection[Any]:
@@ -116,6 +117,12 @@ def _named_cursor() -> TransactionStateError:
 
 def _not_a_connection(target: object) -> TransactionStateError:
     hint = "see psycopg.connect"
+    library = type(target).__module__.partition(".")[0]
+    if library in _INTEGRATIONS:
+        return TransactionStateError(
+            f"expected a psycopg connection or cursor, not {type(target).__name__}; for those of "
+            f"{library} call bridge.integrations.{library}.enqueue"
+        )
     for attribute, text in _HINTS.items():
         if hasattr(target, attribute):
             hint = text

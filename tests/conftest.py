@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 pytest_plugins = [
+    "pytester",
     "tests.fixtures.cli",
     "tests.fixtures.kafka",
+    "tests.fixtures.otlp",
     "tests.fixtures.postgres",
     "tests.fixtures.relays",
 ]

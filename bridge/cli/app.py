@@ -34,11 +34,14 @@ class _Entry:
     section: str
 
 
-_RUN, _LOOK, _STEER = "Send", "Look and write", "Steer"
+_RUN, _LOOK, _ACT, _STEER = "Send", "Look and write", "Act on rows (audited)", "Steer"
 _SET_UP, _TRY = "Set up", "Try it"
 
 _COMMANDS: dict[str, _Entry] = {
     "relay": _Entry("bridge.cli.relay:relay", "Send the outbox to Kafka.", _RUN),
+    "hand-off": _Entry(
+        "bridge.cli.hand_off:hand_off", "Call an HTTP API for each message of a topic.", _RUN
+    ),
     "console": _Entry("bridge.cli.console:console", "Serve the operator's pages.", _RUN),
     "status": _Entry("bridge.cli.status:status", "Show what is unsent, failed and sent.", _LOOK),
     "list": _Entry("bridge.cli.list:list_messages", "List messages.", _LOOK),
@@ -48,6 +51,18 @@ _COMMANDS: dict[str, _Entry] = {
     "health": _Entry(
         "bridge.cli.health:health", "Check database, schema, Kafka and relays.", _LOOK
     ),
+    "doctor": _Entry(
+        "bridge.cli.doctor:doctor", "Look for what is wrong, and say what to do.", _LOOK
+    ),
+    "top": _Entry("bridge.cli.top:top", "Watch the outbox live in the terminal.", _LOOK),
+    "retry": _Entry("bridge.cli.resend:retry", "Let FAILED rows try again.", _ACT),
+    "send-now": _Entry("bridge.cli.resend:send_now", "Make waiting rows due.", _ACT),
+    "cancel": _Entry("bridge.cli.withdraw:cancel", "Withdraw rows that are not sent.", _ACT),
+    "skip": _Entry("bridge.cli.withdraw:skip", "Let a held key go on without its head.", _ACT),
+    "edit": _Entry("bridge.cli.edit:edit", "Change rows that are not sent.", _ACT),
+    "release": _Entry("bridge.cli.withdraw:release", "Take rows back from a dead relay.", _ACT),
+    "replay": _Entry("bridge.cli.resend:replay", "Send SENT rows once more.", _ACT),
+    "audit": _Entry("bridge.cli.audit:app", "Show who did what and why, and prove it.", _ACT),
     "pause": _Entry("bridge.cli.control:pause", "Stop sending to one or all destinations.", _STEER),
     "resume": _Entry("bridge.cli.control:resume", "Take a pause back.", _STEER),
     "limit": _Entry(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bridge.cli.actor import ActorOption, ReasonOption, actor_name
 from bridge.cli.options import (
     ConfigOption,
     DatabaseUrlOption,
@@ -19,7 +16,6 @@ from bridge.cli.options import (
 )
 from bridge.cli.output import Output, moment
 from bridge.cli.switch_table import SWITCH_NAMES, switch_table
-from bridge.errors import InvalidSwitchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +30,6 @@ DestinationArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="[DESTINATION]", help="One destination; without it all.", show_default=False
-    ),
-]
-ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why; the audit keeps it.")
-]
-ActorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--by", metavar="NAME", help="Who does it (else the system's user and host name)."
     ),
 ]
 OffOption = Annotated[bool, typer.Option("--off", help="Take the switch off.")]
@@ -256,18 +243,6 @@ def _check_one(option: str, value: object, *, off: bool) -> None:
         raise typer.BadParameter(f"give either {option} or --off", param_hint=option)
 
 
-def _actor(by: str | None) -> str:
-    """Who acts: the name that was given, else the system's user and host."""
-    if by is not None:
-        if not by.strip():
-            raise InvalidSwitchError("--by is blank; give a name, or leave it out")
-        return by.strip()
-    user = str(os.getuid())
-    with suppress(KeyError):  # a user that the system knows by number only
-        user = pwd.getpwuid(os.getuid()).pw_name
-    return f"{user}@{socket.gethostname()}"
-
-
 def _run(
     act: Callable[[psycopg.Connection[Any], str, str], Change],
     by: str | None,
@@ -281,7 +256,7 @@ def _run(
     config, database_url, schema = given
     settings = settings_from(config, database_url=database_url, schema=schema)
     name = settings.database.schema_name
-    actor = _actor(by)
+    actor = actor_name(by)
     with reading(settings.database_url, name) as conn:
         change = act(conn, name, actor)
         now_set = list_switches(conn, name)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from bridge.cli.given import headers_from, payload_from, time_from
 from bridge.cli.options import (
     ConfigOption,
     DatabaseUrlOption,
@@ -17,7 +15,6 @@ from bridge.cli.options import (
     settings_from,
 )
 from bridge.cli.output import Output
-from bridge.errors import InvalidMessageError
 
 
 def enqueue(
@@ -88,7 +85,7 @@ def enqueue(
     settings = settings_from(config, database_url=database_url, schema=schema)
     name = settings.database.schema_name
     # Read before the transaction begins: a slow writer at the other end must not hold it open.
-    content = _payload(payload)
+    content = payload_from(payload)
     with reading(settings.database_url, name) as conn, conn.transaction():
         result = write(
             conn,
@@ -97,9 +94,9 @@ def enqueue(
             destination=destination,
             payload=content,
             content_type=content_type,
-            headers=_headers(header or []),
+            headers=headers_from(header or []),
             ordering_key=ordering_key,
-            not_before=_time(not_before),
+            not_before=time_from(not_before, "--not-before"),
             on_duplicate=on_duplicate,
             schema=name,
             max_payload_bytes=settings.enqueue.max_payload_bytes,
@@ -109,44 +106,3 @@ def enqueue(
         output.json(result)
     else:
         output.line(f"{result.outbox_id} {'created' if result.created else 'absorbed'}")
-
-
-def _payload(text: str | None) -> Any:
-    """Read the payload as bytes, so that it is checked and then kept byte for byte."""
-    if text is None:
-        return None
-    if text == "-":
-        return sys.stdin.buffer.read()
-    if not text.startswith("@"):
-        return text.encode()
-    path = Path(text[1:])
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidMessageError(
-            f"payload file {path} cannot be read: {error.strerror}"
-        ) from error
-
-
-def _headers(pairs: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise InvalidMessageError(f"header {pair!r} must be written NAME=VALUE")
-        if name in headers:
-            raise InvalidMessageError(f"header {name!r} is given twice; a row holds each name once")
-        headers[name] = value
-    return headers
-
-
-def _time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidMessageError(
-            f"--not-before {text!r} is no ISO 8601 time; write 2026-01-31T08:00:00+01:00"
-        ) from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

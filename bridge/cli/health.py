@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +19,7 @@ from bridge.cli.options import (
     settings_from,
 )
 from bridge.cli.output import Output, moment
-from bridge.errors import OutboxError
+from bridge.errors import ConfigurationError, OutboxError
 
 if TYPE_CHECKING:
     from bridge.settings import Settings
@@ -32,8 +34,34 @@ class Check:
     detail: str
 
 
+class Probe(StrEnum):
+    """What a running relay can be asked."""
+
+    LIVE = "live"
+    READY = "ready"
+    STARTED = "started"
+
+
+_PAGES = {Probe.LIVE: "/livez", Probe.READY: "/readyz", Probe.STARTED: "/startupz"}
+
+
 def health(
+    probe: Annotated[
+        Probe | None,
+        typer.Argument(
+            help="Ask a running relay at its port instead, as Kubernetes would.",
+            show_default=False,
+        ),
+    ] = None,
     *,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="With a probe: where the relay serves (else http.host and http.port).",
+        ),
+    ] = None,
     require_relay: Annotated[
         bool, typer.Option("--require-relay", help="Fail where no relay lives.")
     ] = False,
@@ -57,10 +85,19 @@ def health(
     warning, since a relay may also run now and then (`relay --once`), unless --require-relay. So is
     a pause of all destinations.
 
+    With `live`, `ready` or `started` nothing is checked from here: the relay that serves http.port
+    is asked, for probes of images that have neither shell nor curl. Exits with 0 for its yes.
+
     Examples:
       outbox-bridge health
       outbox-bridge health --require-relay --max-wait 60 --json
+      outbox-bridge health live --url http://127.0.0.1:9464
     """
+    if probe is not None:
+        _ask(probe, url or _own_url(config), timeout, as_json=json)
+        return
+    if url is not None:
+        raise typer.BadParameter("--url goes with live, ready or started", param_hint="--url")
     settings = settings_from(config, database_url=database_url, schema=schema)
     checks = _check_database(settings, timeout, require_relay=require_relay, max_wait=max_wait)
     checks.append(_attempt("kafka", lambda: _check_kafka(settings, timeout)))
@@ -73,6 +110,32 @@ def health(
             ["check", "state", "detail"], [[one.name, one.state, one.detail] for one in checks]
         )
     if not is_healthy:
+        raise typer.Exit(exit_codes.FAILURE)
+
+
+def _own_url(config: Path | None) -> str:
+    """Return where the relay with these settings serves, for a process beside it."""
+    http = settings_from(config).http
+    if not http.port:
+        raise ConfigurationError(
+            "http.port is not set, or any free one: name the relay's address with --url, "
+            "or set OUTBOX_BRIDGE_HTTP_PORT"
+        )
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)  # noqa: S104 - read, not bound
+    return f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+
+
+def _ask(probe: Probe, url: str, timeout: float, *, as_json: bool) -> None:
+    """Ask a relay and show its answer; exits with 1 where it says no, or nothing."""
+    from bridge.cli.probe import ask  # noqa: PLC0415 - slow to import
+
+    is_well, text = ask(url, _PAGES[probe], timeout)
+    output = Output(as_json=as_json)
+    if as_json:
+        output.json({"healthy": is_well, "answer": text.splitlines()})
+    else:
+        output.text(text)
+    if not is_well:
         raise typer.Exit(exit_codes.FAILURE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create or change the schema.")
 
+SetName = Literal["outbox", "inbox"]
+SetOption = Annotated[
+    SetName,
+    typer.Option("--set", help="What for: the outbox of writers and relays, a consumer's inbox."),
+]
+
 
 @app.command()
 def up(
@@ -32,6 +38,7 @@ def up(
     to: Annotated[
         int | None, typer.Option("--to", metavar="N", help="Stop after this migration.")
     ] = None,
+    chosen: SetOption = "outbox",
     config: ConfigOption = None,
     database_url: DatabaseUrlOption = None,
     schema: SchemaOption = None,
@@ -42,8 +49,9 @@ def up(
     Examples:
       outbox-bridge migrate up
       outbox-bridge migrate up --schema messaging
+      outbox-bridge migrate up --set inbox --database-url postgresql://localhost/billing
     """
-    with _migrator(config, database_url, schema) as (migrator, name):
+    with _migrator(config, database_url, schema, chosen) as (migrator, name):
         applied = migrator.up(to)
     _report(applied, name, "applied", as_json=json)
 
@@ -58,6 +66,7 @@ def down(
     yes: Annotated[
         bool, typer.Option("--yes", help="Destroy the rows in what is dropped.")
     ] = False,
+    chosen: SetOption = "outbox",
     config: ConfigOption = None,
     database_url: DatabaseUrlOption = None,
     schema: SchemaOption = None,
@@ -78,7 +87,7 @@ def down(
             f"migrate down --to {to} destroys rows for good; stop the relays, keep a backup, and "
             "repeat the command with --yes"
         )
-    with _migrator(config, database_url, schema) as (migrator, name):
+    with _migrator(config, database_url, schema, chosen) as (migrator, name):
         removed = migrator.down(to)
     _report(removed, name, "removed", as_json=json)
 
@@ -86,6 +95,7 @@ def down(
 @app.command()
 def status(
     *,
+    chosen: SetOption = "outbox",
     config: ConfigOption = None,
     database_url: DatabaseUrlOption = None,
     schema: SchemaOption = None,
@@ -96,7 +106,7 @@ def status(
     The states: applied, pending, changed (applied with other content), unknown (newer than this
     version of outbox-bridge).
     """
-    with _migrator(config, database_url, schema) as (migrator, name):
+    with _migrator(config, database_url, schema, chosen) as (migrator, name):
         states = migrator.status()
     output = Output(as_json=json)
     if json:
@@ -114,6 +124,7 @@ def status(
 @app.command()
 def verify(
     *,
+    chosen: SetOption = "outbox",
     config: ConfigOption = None,
     database_url: DatabaseUrlOption = None,
     schema: SchemaOption = None,
@@ -124,7 +135,7 @@ def verify(
     Compares checksums and looks for missing or disabled parts, as the relay does at start; exits
     with 3 where something is wrong.
     """
-    with _migrator(config, database_url, schema) as (migrator, name):
+    with _migrator(config, database_url, schema, chosen) as (migrator, name):
         migrator.verify()
     output = Output(as_json=json)
     if json:
@@ -145,6 +156,7 @@ def print_sql(
     down: Annotated[
         bool, typer.Option("--down", help="The way back: --from the newest --to the one before.")
     ] = False,
+    chosen: SetOption = "outbox",
     config: ConfigOption = None,
     schema: SchemaOption = None,
     json: JsonOption = False,
@@ -157,10 +169,12 @@ def print_sql(
       outbox-bridge migrate sql --from 0 --to 2 > V7__outbox.sql
       outbox-bridge migrate sql | psql --single-transaction -v ON_ERROR_STOP=1
     """
+    from bridge.database.migration_sets import migration_set  # noqa: PLC0415 - slow to import
     from bridge.database.migrations import script  # noqa: PLC0415 - psycopg is slow to import
     from bridge.database.schema_files import read_migrations  # noqa: PLC0415 - likewise
 
-    latest = len(read_migrations())
+    wanted = migration_set(chosen)
+    latest = len(read_migrations(chosen=wanted))
     if down:
         start = latest if start is None else start
         end = start - 1 if end is None else end
@@ -168,37 +182,45 @@ def print_sql(
         start = start or 0
         end = latest if end is None else end
     name = settings_from(config, schema=schema).database.schema_name
-    _print(script(name, start, end, "down" if down else "up"), as_json=json)
+    text = script(name, start, end, "down" if down else "up", chosen=wanted)
+    _print(text, as_json=json)
 
 
 @app.command()
 def roles(
-    *, config: ConfigOption = None, schema: SchemaOption = None, json: JsonOption = False
+    *,
+    chosen: SetOption = "outbox",
+    config: ConfigOption = None,
+    schema: SchemaOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Print the SQL that creates the roles and their grants.
 
     Examples:
       outbox-bridge migrate roles | psql -v ON_ERROR_STOP=1
     """
+    from bridge.database.migration_sets import migration_set  # noqa: PLC0415 - slow to import
     from bridge.database.migrations import check_schema_name  # noqa: PLC0415 - slow to import
     from bridge.database.schema_files import read_schema_file  # noqa: PLC0415 - likewise
     from bridge.database.template import render_script  # noqa: PLC0415 - likewise
 
     name = check_schema_name(settings_from(config, schema=schema).database.schema_name)
-    _print(render_script(read_schema_file("roles.sql"), name), as_json=json)
+    text = read_schema_file("roles.sql", migration_set(chosen))
+    _print(render_script(text, name), as_json=json)
 
 
 @contextmanager
 def _migrator(
-    config: Path | None, database_url: str | None, schema: str | None
+    config: Path | None, database_url: str | None, schema: str | None, chosen: SetName
 ) -> Iterator[tuple[Migrator, str]]:
     from bridge.database.connection import connect  # noqa: PLC0415 - psycopg is slow to import
+    from bridge.database.migration_sets import migration_set  # noqa: PLC0415 - likewise
     from bridge.database.migrations import Migrator  # noqa: PLC0415 - likewise
 
     settings = settings_from(config, database_url=database_url, schema=schema)
     name = settings.database.schema_name
     with connect(settings.database_url, stage="migrate") as conn:
-        yield Migrator(conn, name), name
+        yield Migrator(conn, name, chosen=migration_set(chosen)), name
 
 
 def _report(migrations: list[Migration], schema: str, verb: str, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from bridge.cli.options import (
     settings_from,
 )
 from bridge.cli.output import Output
+from bridge.cli.traces import start_traces
 
 
 def relay(
@@ -56,6 +57,8 @@ def relay(
     Runs until SIGTERM or SIGINT: then it claims nothing more, awaits and settles what is in flight
     and gives the rest back. A second signal forces the end. Start as many relays as you like.
 
+    OpenTelemetry's OTEL_* variables switch traces on, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+
     Exit code 0 after a clean end, also where messages FAILED; 1 when the end was forced or the
     relay could not go on.
 
@@ -80,8 +83,15 @@ def relay(
     from bridge.telemetry.logging import configure_logging  # noqa: PLC0415 - see above
 
     configure_logging(settings.log.level, settings.log.format, colors=is_color_wanted())
+    tracing = start_traces("outbox-bridge-relay")
     _spare_the_collector()
-    report = run_relay(settings, until_empty=until_empty, once=once, limit=limit)
+    report = run_relay(
+        settings,
+        until_empty=until_empty,
+        once=once,
+        limit=limit,
+        flush=tracing.close if tracing is not None else None,
+    )
     output = Output(as_json=as_json)
     if as_json:
         output.json(report.as_dict())

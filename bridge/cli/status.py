@@ -60,7 +60,7 @@ def _document(backlog: Backlog, schema: str) -> dict[str, Any]:
         "destinations": {name: asdict(one) for name, one in backlog.destinations.items()},
         "failures": backlog.failures,
         "switches": [asdict(switch) for switch in backlog.switches],
-        "relays": [{**asdict(relay), "state": relay.state} for relay in backlog.relays],
+        "relays": [asdict(relay) for relay in backlog.relays],
     }
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the side tables know of a row; see `read_place.sql`."""
+    """What the side tables know of a row; see `read_standing.sql`."""
 
     failed_at: datetime | None
     claimed_by: str | None

@@ -37,23 +37,17 @@ def connect(
     `primary` passes standbys over, so that a URL with several hosts leads to the one that writes.
     Raises DatabaseError that names server and reason, never the password.
     """
-    room = _MAX_APPLICATION_NAME - len(f"outbox-bridge//{stage}")
-    # The server writes other characters as several, and cuts the end: the stage.
-    name = f"outbox-bridge/{relay_name.encode('ascii', 'replace').decode()[:room]}/{stage}"
     try:
-        wanted = _session_attributes(url) if primary else {}
         return psycopg.connect(
             url or "",
-            **wanted,
             autocommit=autocommit,
-            application_name=name,
-            connect_timeout=connect_timeout,
-            client_encoding="UTF8",
-            keepalives=1,
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
-            tcp_user_timeout=_UNANSWERED_MS,
+            **connect_parameters(
+                url,
+                name=relay_name,
+                stage=stage,
+                connect_timeout=connect_timeout,
+                primary=primary,
+            ),
         )
     except psycopg.OperationalError as error:
         if "hot standby" in str(error):
@@ -64,6 +58,29 @@ def connect(
             "the database URL cannot be read (expected postgresql://user@host:5432/name); "
             "check OUTBOX_BRIDGE_DATABASE_URL"
         ) from error
+
+
+def connect_parameters(
+    url: str | None, *, name: str, stage: str, connect_timeout: int = 10, primary: bool = False
+) -> dict[str, Any]:
+    """Return libpq's parameters beside the URL: a name, UTF-8, and a dead peer is noticed.
+
+    `primary` passes standbys over. Raises psycopg.ProgrammingError for a URL that cannot be read.
+    """
+    room = _MAX_APPLICATION_NAME - len(f"outbox-bridge//{stage}")
+    # The server writes other characters as several, and cuts the end: the stage.
+    shown = name.encode("ascii", "replace").decode()[:room]
+    return {
+        **(_session_attributes(url) if primary else {}),
+        "application_name": f"outbox-bridge/{shown}/{stage}",
+        "connect_timeout": connect_timeout,
+        "client_encoding": "UTF8",
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": _UNANSWERED_MS,
+    }
 
 
 def _session_attributes(url: str | None) -> dict[str, Any]:
@@ -112,7 +129,7 @@ def prepare_session(
     server ends the session of a relay that was frozen, or whose host died, amid a transaction:
     its locks must not outlive the lease.
     """
-    connection.execute(*_set_config(_settings(lock_timeout, guards=guards), local=False))
+    connection.execute(*set_config(_settings(lock_timeout, guards=guards), local=False))
 
 
 def transaction_settings(lock_timeout: float) -> tuple[bytes, dict[str, str]]:
@@ -121,7 +138,7 @@ def transaction_settings(lock_timeout: float) -> tuple[bytes, dict[str, str]]:
     For connections through a pooler, whose sessions belong to others in the next moment.
     """
     settings = _settings(lock_timeout, guards=True)
-    return _set_config(
+    return set_config(
         {name: value for name, value in settings.items() if name not in _OF_THE_SESSION},
         local=True,
     )
@@ -143,7 +160,8 @@ def _settings(lock_timeout: float, *, guards: bool) -> dict[str, str]:
     }
 
 
-def _set_config(settings: dict[str, str], *, local: bool) -> tuple[bytes, dict[str, str]]:
+def set_config(settings: dict[str, str], *, local: bool) -> tuple[bytes, dict[str, str]]:
+    """Return the statement that makes these settings, with its parameters."""
     query = "select " + ", ".join(
         f"pg_catalog.set_config(%(n{i})s, %(v{i})s, {'true' if local else 'false'})"
         for i in range(len(settings))

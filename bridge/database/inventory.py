@@ -21,6 +21,7 @@ _RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (action, kind, re.compile(pattern, re.IGNORECASE | re.DOTALL))
     for action, kind, pattern in (
         ("add", "table", rf"create (?:unlogged )?table (?:if not exists )?{_NAME}"),
+        ("add", "view", rf"create (?:or replace )?view {_NAME}"),
         ("add", "column", rf"comment on column {_TABLE}\.(?P<name>\w+) is"),
         (
             "add",
@@ -31,6 +32,7 @@ _RULES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("add", "function", rf"create (?:or replace )?function {_NAME}\s*\("),
         ("add", "constraint", rf"alter table {_TABLE}\s+add constraint (?P<name>\w+)"),
         ("drop", "table", rf"drop table {_NAME}"),
+        ("drop", "view", rf"drop view {_NAME}"),
         ("drop", "column", rf"alter table {_TABLE}\s+drop column (?P<name>\w+)"),
         ("drop", "trigger", rf"drop trigger (?P<name>\w+) on {_TABLE}"),
         ("drop", "index", rf"drop index {_NAME}"),
@@ -43,7 +45,7 @@ _BODY = re.compile(r"\$\$(?P<body>.*)\$\$", re.DOTALL)
 
 
 class SchemaObject(NamedTuple):
-    """A table, column, trigger, index, constraint or function; parts of a table as `table.part`."""
+    """A table, view, column, trigger, index, constraint or function; parts as `table.part`."""
 
     kind: str
     name: str
@@ -80,7 +82,7 @@ def _apply(objects: dict[SchemaObject, str], statement: str) -> None:
 def _drop(objects: dict[SchemaObject, str], item: SchemaObject) -> None:
     objects.pop(item, None)
     for other in list(objects):
-        with_its_table = item.kind == "table" and other.name.startswith(f"{item.name}.")
+        with_its_table = item.kind in {"table", "view"} and other.name.startswith(f"{item.name}.")
         # An index is dropped by its own name, without the table's.
         by_name = item.kind == other.kind == "index" and other.name.endswith(f".{item.name}")
         if with_its_table or by_name:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridge.database.migration_sets import OUTBOX, MigrationSet
 from bridge.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MAX_VERSIONS_AHEAD = 1
 
 
 class LedgerEntry(NamedTuple):
-    """One row of `app_outbox_migration`."""
+    """One row of a set's ledger, such as `app_outbox_migration`."""
 
     version: int
     name: str
@@ -33,7 +34,10 @@ class LedgerEntry(NamedTuple):
 
 
 def check_history(
-    known: Sequence[Migration], applied: Sequence[LedgerEntry], schema: str
+    known: Sequence[Migration],
+    applied: Sequence[LedgerEntry],
+    schema: str,
+    chosen: MigrationSet = OUTBOX,
 ) -> tuple[Migration, ...]:
     """Return the migrations not applied yet; raise SchemaError where the history is not ours.
 
@@ -45,7 +49,7 @@ def check_history(
         if entry.version != position:
             raise SchemaError(
                 f'schema "{schema}" has migration {entry.version:04d} but not {position:04d}; '
-                "restore the row of app_outbox_migration or drop the schema and migrate anew"
+                f"restore the row of {chosen.ledger} or drop the schema and migrate anew"
             )
         migration = by_version.get(entry.version)
         if migration is None:
@@ -69,19 +73,22 @@ def check_history(
 
 
 def check_compatible(
-    known: Sequence[Migration], applied: Sequence[LedgerEntry], schema: str
+    known: Sequence[Migration],
+    applied: Sequence[LedgerEntry],
+    schema: str,
+    chosen: MigrationSet = OUTBOX,
 ) -> int:
     """Return how many migrations the database is ahead (0 or 1); raise SchemaError otherwise."""
-    pending = check_history(known, applied, schema)
+    pending = check_history(known, applied, schema, chosen)
     if pending:
         at = f"is at migration {applied[-1].version:04d}" if applied else "has no migrations"
         raise SchemaError(
             f'schema "{schema}" {at}, this version of outbox-bridge needs {len(known):04d} '
-            f"({pending[-1].name}); run: {migrate_command(schema)}"
+            f"({pending[-1].name}); run: {chosen.command(schema)}"
         )
     return len(applied) - len(known)
 
 
 def migrate_command(schema: str) -> str:
-    """Return the command line that brings a schema up to date, for messages."""
-    return "outbox-bridge migrate up" + ("" if schema == "public" else f" --schema '{schema}'")
+    """Return the command line that brings the outbox up to date, for messages."""
+    return OUTBOX.command(schema)

@@ -13,9 +13,10 @@ from psycopg.rows import tuple_row
 
 from bridge.database import ledger
 from bridge.database.inventory import expected_objects, find_drift
-from bridge.database.ledger import LedgerEntry, migrate_command
+from bridge.database.ledger import LedgerEntry
 from bridge.database.migration_failure import LOCK_TIMEOUT, error_line, migration_failed
 from bridge.database.migration_script import check_schema_name, ledger_delete, ledger_insert, script
+from bridge.database.migration_sets import OUTBOX, MigrationSet
 from bridge.database.schema_files import Direction, Migration, read_migrations, read_schema_file
 from bridge.database.sql_script import split_script
 from bridge.database.statements import load
@@ -50,7 +51,7 @@ class MigrationState:
 
 
 class Migrator:
-    """The migrations of one schema, over a connection that has no transaction open.
+    """The migrations of one set in one schema, over a connection that has no transaction open.
 
     Each file is a transaction of its own, taken under one advisory lock: several may start at
     once, and a migration that fails leaves nothing behind. Every method raises SchemaError, which
@@ -62,10 +63,13 @@ class Migrator:
         conn: psycopg.Connection[Any],
         schema: str = "public",
         directory: Path | None = None,
+        *,
+        chosen: MigrationSet = OUTBOX,
     ) -> None:
         self._conn = conn
         self._schema = check_schema_name(schema)
-        self._known = read_migrations(directory)
+        self._set = chosen
+        self._known = read_migrations(directory, chosen)
 
     @property
     def latest(self) -> int:
@@ -143,7 +147,7 @@ class Migrator:
             )[0][0]
             actual = self._query(load("list_schema_objects", self._schema), {"schema_oid": oid})
         scripts = [render_script(migration.up, self._schema) for migration in self._known]
-        scripts.insert(0, render_script(read_schema_file("ledger.sql"), self._schema))
+        scripts.insert(0, render_script(self._ledger_file(), self._schema))
         drift = find_drift(expected_objects(scripts), actual, compare_bodies=ahead == 0)
         if drift:
             raise SchemaError(
@@ -153,20 +157,20 @@ class Migrator:
 
     def _up_one(self, target: int) -> Migration | None:
         with self._transaction(write=True):
-            pending = ledger.check_history(self._known, self._applied(), self._schema)
+            pending = ledger.check_history(self._known, self._applied(), self._schema, self._set)
             if not pending or pending[0].version > target:
                 return None
             migration = pending[0]
             if migration.version == 1:
                 self._create_ledger()
             self._run_file(migration, "up")
-            self._execute(ledger_insert(migration, self._schema))
+            self._execute(ledger_insert(migration, self._schema, self._set))
             return migration
 
     def _down_one(self, target: int) -> Migration | None:
         with self._transaction(write=True):
             applied = self._applied()
-            ledger.check_history(self._known, applied, self._schema)
+            ledger.check_history(self._known, applied, self._schema, self._set)
             if len(applied) <= target:
                 return None
             if len(applied) > self.latest:
@@ -177,7 +181,7 @@ class Migrator:
                 )
             migration = self._known[len(applied) - 1]
             self._run_file(migration, "down")
-            self._execute(ledger_delete(migration, self._schema))
+            self._execute(ledger_delete(migration, self._schema, self._set))
             return migration
 
     def _create_ledger(self) -> None:
@@ -190,8 +194,11 @@ class Migrator:
                     f'schema "{self._schema}" does not exist and this role may not create it; '
                     f'let an administrator run: create schema "{self._schema}" authorization <role>'
                 ) from error
-        for statement_ in split_script(render_script(read_schema_file("ledger.sql"), self._schema)):
+        for statement_ in split_script(render_script(self._ledger_file(), self._schema)):
             self._execute(statement_.text)
+
+    def _ledger_file(self) -> str:
+        return read_schema_file("ledger.sql", self._set)
 
     def _run_file(self, migration: Migration, direction: Direction) -> None:
         script = render_script(migration.text(direction), self._schema)
@@ -217,29 +224,37 @@ class Migrator:
         facts = self._find()
         if facts.has_schema and facts.has_ledger and not facts.may_read:
             raise SchemaError(
-                f'this role may not read app_outbox_migration in schema "{self._schema}"; grant '
-                "it a role of roles.sql (outbox_relay, outbox_operator, outbox_reader)"
+                f'this role may not read {self._set.ledger} in schema "{self._schema}"; grant '
+                f"it a role of roles.sql ({self._set.roles})"
             )
         if not facts.has_ledger:
             reason = f'schema "{self._schema}" does not exist'
             if facts.has_schema:
-                reason = f'schema "{self._schema}" has no app_outbox_migration'
-            if facts.has_outbox:
-                reason += ", although it has a table app_outbox that outbox-bridge did not create"
+                reason = f'schema "{self._schema}" has no {self._set.ledger}'
+            if facts.has_main_table:
+                reason += (
+                    f", although it has a table {self._set.main_table} that outbox-bridge did "
+                    "not create"
+                )
             raise SchemaError(
                 f"{reason} in database {self._conn.info.dbname}; "
-                f"run: {migrate_command(self._schema)}"
+                f"run: {self._set.command(self._schema)}"
             )
-        return ledger.check_compatible(self._known, self._applied(), self._schema)
+        return ledger.check_compatible(self._known, self._applied(), self._schema, self._set)
 
     def _applied(self) -> list[LedgerEntry]:
         if not self._find().has_ledger:
             return []
-        rows = self._query(load("list_migrations", self._schema))
+        rows = self._query(load(self._set.list_query, self._schema))
         return [LedgerEntry(*row) for row in rows]
 
     def _find(self) -> _SchemaFacts:
-        rows = self._query(load("find_schema", self._schema), {"schema_name": self._schema})
+        wanted = {
+            "schema_name": self._schema,
+            "ledger": self._set.ledger,
+            "main_table": self._set.main_table,
+        }
+        rows = self._query(load("find_schema", self._schema), wanted)
         return _SchemaFacts(*rows[0])
 
     def _query(
@@ -285,5 +300,5 @@ class _SchemaFacts:
 
     has_schema: bool
     has_ledger: bool
-    has_outbox: bool
+    has_main_table: bool
     may_read: bool

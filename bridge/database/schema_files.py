@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bridge.database.migration_sets import OUTBOX, MigrationSet
 from bridge.errors import SchemaError
 
 Direction = Literal["up", "down"]
@@ -57,17 +58,19 @@ def schema_directory() -> Path:
     )
 
 
-def read_schema_file(name: str) -> str:
-    """Return the text of a file beside `migrations/`, such as `roles.sql`."""
-    return _read(schema_directory() / name)
+def read_schema_file(name: str, chosen: MigrationSet = OUTBOX) -> str:
+    """Return the text of a file beside a set's `migrations/`, such as `roles.sql`."""
+    return _read(schema_directory() / chosen.folder / name)
 
 
-def read_migrations(directory: Path | None = None) -> tuple[Migration, ...]:
-    """Read every migration, in order of its number; default: those of this version.
+def read_migrations(
+    directory: Path | None = None, chosen: MigrationSet = OUTBOX
+) -> tuple[Migration, ...]:
+    """Read every migration of a set, in order of its number; default: those of this version.
 
     Raises SchemaError for a number that is missing or given twice, or a half of a pair.
     """
-    folder = directory if directory is not None else schema_directory() / "migrations"
+    folder = directory or schema_directory() / chosen.folder / "migrations"
     texts: dict[int, dict[str, tuple[str, str]]] = {}
     for path in sorted(folder.glob("*.sql")):
         match = _FILE_NAME.fullmatch(path.name)

@@ -100,6 +100,8 @@ class Session:
         """Seconds after which an observer cuts a connection that does not answer; 0: never."""
         self.asked = 0.0
         """Monotonic time since when an answer of the server is awaited; 0: none is."""
+        self.active_at = 0.0
+        """Monotonic time of the last answer, or of the last attempt to connect again."""
         self.is_pooled = False
         self.connection: psycopg.Connection[tuple[Any, ...]]
         self._cursor: psycopg.Cursor[tuple[Any, ...]]
@@ -172,6 +174,7 @@ class Session:
         return False
 
     def _pause(self, stop: threading.Event, longest_wait: float) -> None:
+        self.active_at = time.monotonic()
         wait = min(self._wait, longest_wait)
         self._wait = min(wait * 2, longest_wait)
         stop.wait(wait * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, not a secret
@@ -294,8 +297,9 @@ class Session:
         try:
             yield
         finally:
+            self.active_at = time.monotonic()
             # Within a block the next statement or the commit follows at once.
-            self.asked = time.monotonic() if self._in_block else 0.0
+            self.asked = self.active_at if self._in_block else 0.0
 
     @contextmanager
     def _translated(self, name: str) -> Iterator[None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.doctor.examination import examine
+from bridge.doctor.examination import CHECKS, examine
 from bridge.doctor.finding import Finding, Verdict
+from bridge.doctor.limits import Limits
 
-__all__ = ["Finding", "Verdict", "examine"]
+__all__ = ["CHECKS", "Finding", "Limits", "Verdict", "examine"]

@@ -39,15 +39,15 @@ class Outcome:
 
 
 def ok(evidence: str) -> Outcome:
-    """All is well, or nothing is to be done about it."""
+    """Say that all is well, or that nothing is to be done about it."""
     return Outcome(Verdict.OK, evidence)
 
 
 def problem(evidence: str, next_step: str) -> Outcome:
-    """Something is wrong or will be."""
+    """Say that something is wrong or will be."""
     return Outcome(Verdict.PROBLEM, evidence, next_step)
 
 
 def unknown(evidence: str, next_step: str) -> Outcome:
-    """It cannot be told."""
+    """Say that it cannot be told."""
     return Outcome(Verdict.UNKNOWN, evidence, next_step)

@@ -8,7 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
+
+# The class itself: `confluent_kafka.Producer` may have been replaced by an instrumentation, which
+# would make a span of each record and write its own context over the row's.
+from confluent_kafka.cimpl import Producer
 
 from bridge.errors import ConfigurationError, KafkaError
 from bridge.kafka.properties import canonical

@@ -6,7 +6,7 @@ from bridge.operations.actions import cancel, edit, release, replay, retry, send
 from bridge.operations.audit import AuditRecord, list_audit
 from bridge.operations.audit_chain import ChainReport, Flaw, Head, verify_audit
 from bridge.operations.content import edit_options
-from bridge.operations.preview import preview
+from bridge.operations.previews import preview
 from bridge.operations.shapes import (
     STARTS,
     Action,

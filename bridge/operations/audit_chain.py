@@ -67,13 +67,17 @@ class Flaw(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """What following the chain showed; `flaws` are the first `_KEPT` of `flaw_count`."""
+    """What following the chain showed; `flaws` are the first `_KEPT` of `flaw_count`.
+
+    `passed_known_head` is False where none was given, and where pruning took that place away.
+    """
 
     entries: int
     first_position: int | None
     head: Head
     flaw_count: int
     flaws: tuple[Flaw, ...]
+    passed_known_head: bool = False
 
     @property
     def holds(self) -> bool:
@@ -109,6 +113,8 @@ class _Walk:
         self._flaws: list[Flaw] = []
         self._flaw_count = 0
         self._entries = 0
+        # Before the first link every chain is the same.
+        self._passed = known_head == Head(0, GENESIS)
         self._last = Head(0, GENESIS)
 
     def report(self, on_progress: Callable[[int], None]) -> ChainReport:
@@ -135,7 +141,14 @@ class _Walk:
             if self._entries % _STEP == 0:
                 on_progress(self._entries)
         self._check_end()
-        return ChainReport(self._entries, first, self._last, self._flaw_count, tuple(self._flaws))
+        return ChainReport(
+            self._entries,
+            first,
+            self._last,
+            self._flaw_count,
+            tuple(self._flaws),
+            passed_known_head=self._passed,
+        )
 
     def _links(self) -> Iterator[tuple[Any, ...]]:
         after = -(2**63)
@@ -157,7 +170,10 @@ class _Walk:
 
     def _compare_known(self, audit_id: int) -> None:
         known = self._known
-        if known is not None and known.position == self._last.position and known != self._last:
+        if known is None or known.position != self._last.position:
+            return
+        self._passed = known == self._last
+        if not self._passed:
             self._flaw(known.position, audit_id, "the chain has another hash here than was noted")
 
     def _check_end(self) -> None:

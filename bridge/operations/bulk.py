@@ -121,6 +121,7 @@ def _try(
                 "request_id": order.actor.request_id,
                 "lock_timeout": _LOCK_TIMEOUT,
             },
+            prepare=False,
         )
         return cursor.execute(
             load("act_rows", order.schema),
@@ -131,6 +132,7 @@ def _try(
                 "options": orjson.dumps(_options(order)).decode(),
                 "skip_locked": skip_locked,
             },
+            prepare=False,  # a pooler between may not know what another session prepared
         ).fetchall()
 
 

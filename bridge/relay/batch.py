@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from bridge.message import ClaimedRow
+    from bridge.relay.meter import Sending
 
 NO_LANES: frozenset[int] = frozenset()
 
@@ -22,7 +23,8 @@ class Batch:
     `open` counts rows whose outcome is not yet in the database; only the settler lowers it.
     `awaited` counts those of which Kafka has not reported yet. `claimed_at` is the monotonic time
     before the claim. `payload_bytes` came with the claim, `large_bytes` are still in the database,
-    to be fetched one by one. `lane_of` and `destination_of` tell a row's own by its id;
+    to be fetched one by one. `sending` measures its way to Kafka where anybody asked for that, from
+    its first record to its last report. `lane_of` and `destination_of` tell a row's own by its id;
     `destination` is that of all rows where they share one.
     """
 
@@ -39,6 +41,7 @@ class Batch:
         "open",
         "payload_bytes",
         "rows",
+        "sending",
     )
 
     def __init__(self, claim_id: str, rows: list[ClaimedRow], claimed_at: float = math.inf) -> None:
@@ -53,6 +56,7 @@ class Batch:
         self.destination: str | None = rows[0][1] if shared else None
         self.destination_of: dict[int, str] = {} if shared else {row[0]: row[1] for row in rows}
         self.claimed_at = claimed_at
+        self.sending: Sending | None = None
         size = large = 0
         for row in rows:
             value = row[8] if row[8] is not None else row[9]

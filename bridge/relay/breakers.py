@@ -131,6 +131,11 @@ class Breakers:
         with self._lock:
             return replace(self._breakers.get(destination) or Breaker())
 
+    def states(self) -> dict[str, State]:
+        """Return where each breaker stands."""
+        with self._lock:
+            return {name: breaker.state for name, breaker in self._breakers.items()}
+
     def failing(self) -> dict[str, str]:
         """Return the destinations that fail now, with the reason of each."""
         with self._lock:

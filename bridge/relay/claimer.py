@@ -23,6 +23,7 @@ from bridge.relay.orphans import Orphans
 from bridge.relay.recent import Recent
 from bridge.relay.shares import Shares
 from bridge.relay.targets import Targets
+from bridge.relay.vitals import Pulse
 
 if TYPE_CHECKING:
     from bridge.message import ClaimedRow
@@ -102,6 +103,7 @@ class Claimer:
         self._next_search = 0.0
         self._skip_until = 0.0
         self._shut_since = math.inf
+        self.pulse = Pulse()
         self.stop = threading.Event()
 
     def listen(self, session: Session) -> None:
@@ -112,6 +114,11 @@ class Claimer:
             psycopg.sql.SQL("listen {}").format(psycopg.sql.Identifier(self._channel))
         )
 
+    @property
+    def claimed(self) -> int:
+        """Rows claimed so far."""
+        return self._intake.claimed
+
     def walk_soon(self) -> None:
         """Look at everything next time, from any thread: rows have come back to old places."""
         self._walk_wanted = True
@@ -120,6 +127,7 @@ class Claimer:
         """Claim until stopped, or until the run's end; a lost connection is opened again."""
         recover = False
         while not self.stop.is_set():
+            self.pulse.beat()
             try:
                 if recover:
                     self._orphans.give_back_unknown(self._flight.claims())
@@ -177,6 +185,7 @@ class Claimer:
         settings = self._settings
         busy_until = 0.0
         while not self.stop.is_set():
+            self.pulse.beat()
             if not (self._registration.may_claim(_WAIT_FOR_ROOM) and self._has_kafka()):
                 continue
             if time.monotonic() >= self._next_return:

@@ -16,6 +16,7 @@ from bridge.database.template import advisory_class
 from bridge.errors import OutboxError
 from bridge.relay.pruner import DAY, Pruner
 from bridge.relay.reconciler import Reconciler
+from bridge.relay.vitals import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,16 +62,23 @@ class Maintenance:
             _Duty("reconcile", reconcile, self._reconcile, now + reconcile),
         ]
         self._log = structlog.get_logger("bridge.relay.maintenance")
+        self.pulse = Pulse()
         self.stop = threading.Event()
+
+    def add_duty(self, name: str, interval: float, work: Callable[[], float | None]) -> None:
+        """Take on another duty, first done at once; before `run`."""
+        self._duties.append(_Duty(name, interval, work, time.monotonic()))
 
     def run(self) -> None:
         """Do the duties until stopped; an error of one is logged once and it is tried again."""
         while not self.stop.is_set():
             now = time.monotonic()
             for duty in self._duties:
+                self.pulse.beat()
                 if duty.due <= now and self._registration.alive.is_set():
                     duty.due = now + duty.interval
                     self._do(duty)
+            self.pulse.rest()
             self.stop.wait(
                 max(0.0, min(duty.due for duty in self._duties) - time.monotonic()) or 0.1
             )
@@ -105,22 +113,23 @@ class Maintenance:
 
         self._session.in_transaction(roll_up)
 
-    def _leads(self) -> bool:
+    def leads(self) -> bool:
+        """Ask whether this relay does what one does for all; by the thread of the duties."""
         leader = self._session.value("find_leader")
         return bool(leader == self._registration.relay_id)
 
     def _prune(self) -> float | None:
         """Do one step of a round, so that rescue is never held up by it."""
-        if not self._pruner.is_amid_a_round and not self._leads():
+        if not self._pruner.is_amid_a_round and not self.leads():
             return None
         return self._pruner.go_on()
 
     def _tidy(self) -> None:
-        if self._leads():
+        if self.leads():
             self._pruner.tidy()
 
     def _reconcile(self) -> None:
-        if not self._leads():
+        if not self.leads():
             return
         repair = self._reconciler.reconcile(lambda: not self.stop.is_set())
         if repair.queued or repair.released or repair.adopted:

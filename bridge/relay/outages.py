@@ -52,6 +52,11 @@ class DatabaseState:
         """Tell whether any session is without a connection."""
         return self._lost.holds
 
+    @property
+    def refuses(self) -> bool:
+        """Tell whether the server's state refuses any statement."""
+        return self._refuses.holds
+
     def opened(self, session: Session) -> None:
         """Hear that a session is connected."""
         with self._lock:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bridge.relay.registration import Registration
     from bridge.routing import Router
     from bridge.settings import Settings
+    from bridge.telemetry.sending import SendSpans
 
 _ANSWER = 5.0
 
@@ -42,7 +43,8 @@ _ANSWER = 5.0
 class Outlet:
     """Makes the parts, and connects what one of them tells with the others.
 
-    `on_failure` hears of an error that ends a thread which serves Kafka's reports.
+    `on_failure` hears of an error that ends a thread which serves Kafka's reports. `spans`, if
+    given, follows what is sent.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Outlet:
         admission: Admission,
         breakers: Breakers,
         on_failure: Callable[[BaseException], None],
+        spans: SendSpans | None = None,
     ) -> None:
         relay = settings.relay
         lifetime = settings.kafka.message_timeout_ms / 1000
@@ -84,6 +87,7 @@ class Outlet:
             on_fatal=self.producers.end_fatal,
             max_age=relay.lease - relay.lease_margin - lifetime,
             registration=registration,
+            spans=spans,
         )
         topics = Topics(self._properties, self.producers.main())
         self.producers.on_main = topics.use

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from confluent_kafka import KafkaException
 
+from bridge.relay.vitals import Pulse
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -32,6 +34,7 @@ class _Line:
     producer: Producer
     thread: threading.Thread | None = None
     ended: threading.Event = field(default_factory=threading.Event)
+    pulse: Pulse = field(default_factory=Pulse)
 
 
 class Producers:
@@ -101,6 +104,7 @@ class Producers:
         """Serve reports until the end; of a producer that ended, until the last one has come."""
         try:
             while not self._done.is_set():
+                line.pulse.beat()
                 try:
                     line.producer.poll(_POLL)
                 except KafkaException as error:
@@ -110,6 +114,8 @@ class Producers:
                     return
         except BaseException as error:  # noqa: BLE001 - reports that nobody serves must end the relay
             self._on_failure(error)
+        finally:
+            line.pulse.rest()
 
     def end_fatal(self, reason: str) -> None:
         """Replace producers that can send nothing more; what they held is reported as unsent.
@@ -154,6 +160,10 @@ class Producers:
     def finish(self) -> None:
         """End the threads, after everything was settled."""
         self._done.set()
+
+    def pulses(self) -> dict[str, Pulse]:
+        """Return the signs of life of the threads that serve reports."""
+        return {f"poll {line.name}": line.pulse for line in list(self._lines.values())}
 
     def threads(self) -> list[threading.Thread]:
         """Return the threads that serve reports."""

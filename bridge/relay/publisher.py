@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -19,19 +19,24 @@ from bridge.lifecycle import ErrorCode
 from bridge.message import Record, payload_of
 from bridge.relay.batch import Ack, Batch, Fault, Letter, Refusal, Suspect, Unsent
 from bridge.relay.target import NOWHERE, Target
+from bridge.relay.vitals import Pulse
 from bridge.routing import KeyChoice
+from bridge.telemetry.names import SAMPLED, TRACEPARENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.message import ClaimedRow
     from bridge.relay.flight import Flight
+    from bridge.relay.meter import Meter
     from bridge.relay.payloads import Payloads
     from bridge.relay.producers import Producers
     from bridge.relay.registration import Registration
     from bridge.relay.target import Aim
+    from bridge.telemetry.sending import Sending, SendSpans
 
 Report = Callable[[KafkaError | None, Message], None]
+LastReport = Callable[[KafkaError | None, Message | None], None]
 
 _QUEUE_FULL_WAIT = 0.05
 _ALIVE_WAIT = 0.1
@@ -48,7 +53,8 @@ class Publisher:
     Fault (can never be sent, or waits for a leader) or Unsent (given back). A record refused
     together with others is sent again by the lone producer, because librdkafka fails a whole batch
     for one guilty record. `max_age`: seconds after its claim when a batch is handed to Kafka no
-    more, since others may take it over before its records have expired.
+    more, since others may take it over before its records have expired. `spans` is None where
+    traces are off.
 
     Order: once an ordered row fails or goes back, its lane is held in the flight, and later rows of
     it that come by here go back too, so that the next claim begins with the failed one.
@@ -64,6 +70,7 @@ class Publisher:
         on_fatal: Callable[[str], None],
         max_age: float,
         registration: Registration,
+        spans: SendSpans | None = None,
     ) -> None:
         self._producers = producers
         self._payloads = payloads
@@ -72,20 +79,27 @@ class Publisher:
         self._on_fatal = on_fatal
         self._max_age = max_age
         self._registration = registration
+        self._spans = spans
         self._giving_back = False
+        self.meter: Meter | None = None
+        """Measures what is handed to Kafka, where anybody asked for that."""
+        self.pulse = Pulse()
         self._log = structlog.get_logger("bridge.relay.publisher")
 
     def run(self) -> None:
         """Produce what the claimer puts into the flight until a None arrives."""
         mailbox = self._flight.to_publish
         while True:
+            self.pulse.rest()
             work = mailbox.get()
             if work is None:
                 return
+            self.pulse.beat()
             if isinstance(work, Batch):
                 self._publish(work)
             else:
                 for item in work:
+                    self.pulse.beat()
                     if isinstance(item, Suspect):
                         self._publish_alone(item)
                     else:
@@ -105,6 +119,7 @@ class Publisher:
         A relay without its heartbeat session waits: others may be about to take its claims over.
         """
         while not (self._giving_back or self._registration.alive.wait(_ALIVE_WAIT)):
+            self.pulse.beat()
             if time.monotonic() - batch.claimed_at > self._max_age:
                 break
         if self._giving_back or batch.claimed_at < self._registration.registered_at:
@@ -120,9 +135,21 @@ class Publisher:
         return True
 
     def _publish(self, batch: Batch) -> None:
+        if self._spans is None:
+            self._publish_rows(batch, None)
+        else:
+            with self._spans.follow(batch.claim_id, len(batch.rows)) as following:
+                self._publish_rows(batch, following)
+
+    # One function: it is the hot loop, where each call costs every row.
+    def _publish_rows(  # noqa: PLR0912, PLR0915 - as above
+        self, batch: Batch, following: Sending | None
+    ) -> None:
         rows, batch.rows = batch.rows, ()
         flight = self._flight
         is_over = self._is_over(batch)
+        if self.meter is not None and not is_over:
+            batch.sending = self.meter.begin(rows)
         report = self._reporter(batch)
         destination = ""
         target, produce = NOWHERE, self._producers.main().produce
@@ -161,24 +188,37 @@ class Publisher:
                 ):
                     self._publish_doubtful(row, batch, target, rows[:position], 0)
                     continue
+                delivered = report(row[0])
+                if following is not None:
+                    parent = headers.get(TRACEPARENT)
+                    if parent is None or parent[-1:] in SAMPLED:
+                        is_small = value is None or len(value) <= target.plain_bytes
+                        delivered = following.record(
+                            row, headers, target.topic, delivered, may_grow=is_small
+                        )
                 try:
-                    produce(target.topic, value, key, on_delivery=report(row[0]), headers=headers)
+                    produce(target.topic, value, key, on_delivery=delivered, headers=headers)
                 except BufferError:
                     record = Record(target.topic, key, value, headers)
-                    self._produce_when_possible(target.producer, record, report(row[0]))
+                    self._produce_when_possible(target.producer, record, delivered)
             except CannotEncode as error:
                 self._fault(row[0], batch, ErrorCode.CANNOT_ENCODE, str(error))
             except KafkaException as error:
                 self._refused_at_once(row[0], error.args[0], batch)
+                if following is not None:
+                    following.refused(row[0], error.args[0])
 
     def _reporter(self, batch: Batch) -> Callable[[int], Report]:
         """Return the factory of delivery callbacks for a batch; kept small, one runs per record."""
         acked = self._flight.acks.append
         refused = self._refused
+        sending, now = batch.sending, time.monotonic
 
         def report(outbox_id: int) -> Report:
             def delivered(error: KafkaError | None, message: Message) -> None:
                 if error is None:
+                    if sending is not None:
+                        sending.acked_at = now()
                     # A plain tuple is an Ack to its only reader, at half the cost.
                     acked((outbox_id, message.partition(), message.offset(), batch))  # type: ignore[arg-type]
                 else:
@@ -232,6 +272,7 @@ class Publisher:
                     headers=record.headers,
                 )
             except BufferError:
+                self.pulse.beat()
                 self._producers.wait(_QUEUE_FULL_WAIT)
             else:
                 return
@@ -284,6 +325,7 @@ class Publisher:
                 else:
                     record = Record(target.topic, key, value, headers)
                     report = self._last_report(row[0], batch, size, alone=False)
+                    report = self._traced(fetched, batch, record, target, report)
                     self._produce_reported(target.producer, record, report)
                 return
             self._give_bytes(size)
@@ -310,13 +352,25 @@ class Publisher:
             return
         record = Record(target.topic, _record_key(row, target.key), value, headers)
         report = self._last_report(row[0], batch, reserved, alone=True)
+        report = self._traced(row, batch, record, target, report)
         self._produce_reported(self._producers.lone(), record, report)
+
+    def _traced(
+        self, row: ClaimedRow, batch: Batch, record: Record, target: Target, report: LastReport
+    ) -> LastReport:
+        """Let a span follow a record that goes apart from its batch; returns its callback."""
+        parent: Any = record.headers.get(TRACEPARENT)
+        if self._spans is None or not (parent is None or parent[-1:] in SAMPLED):
+            return report
+        is_small = record.value is None or len(record.value) <= target.plain_bytes
+        with self._spans.follow(batch.claim_id, 1) as following:
+            return following.record(row, record.headers, record.topic, report, may_grow=is_small)
 
     def _produce_reported(
         self,
         producer: Producer,
         record: Record,
-        report: Callable[[KafkaError | None, Message | None], None],
+        report: LastReport,
     ) -> None:
         """Produce one record; what `produce` itself refuses is reported like everything else."""
         try:
@@ -326,13 +380,16 @@ class Publisher:
 
     def _last_report(
         self, outbox_id: int, batch: Batch, reserved: int, *, alone: bool
-    ) -> Callable[[KafkaError | None, Message | None], None]:
+    ) -> LastReport:
         """Return the callback of a record for which bytes were reserved: they come back with it."""
         acks, refused, give_bytes = self._flight.acks, self._refused, self._give_bytes
+        sending = batch.sending
 
         def delivered(error: KafkaError | None, message: Message | None) -> None:
             give_bytes(reserved)
             if error is None and message is not None:
+                if sending is not None:
+                    sending.acked_at = time.monotonic()
                 partition, offset = message.partition(), message.offset()
                 acks.append(Ack(outbox_id, partition, offset, batch))  # type: ignore[arg-type]  # set once delivered
             elif error is not None:
@@ -366,11 +423,13 @@ class Publisher:
         )
         value = payload_of(row)
         record = Record(target.dead_letter or "", _record_key(row, target.key), value, headers)
-        self._produce_reported(self._producers.lone(), record, buried)
+        report = self._traced(row, batch, record, target, buried)
+        self._produce_reported(self._producers.lone(), record, report)
 
     def _reserve(self, size: int, batch: Batch) -> bool:
         """Wait for room in the byte budget; False when the batch is over meanwhile."""
         while not self._flight.take_bytes(size, _QUEUE_FULL_WAIT * 4):
+            self.pulse.beat()
             if self._is_over(batch):
                 return False
         return True

@@ -8,14 +8,18 @@ import select
 import socket
 import threading
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import psycopg
 import structlog
 
 from bridge.database.session import ConnectionLost, Session
 from bridge.database.template import advisory_class
 from bridge.errors import DatabaseError
+from bridge.relay.vitals import Pulse
+from bridge.telemetry.context import uninstrumented
 from bridge.version import __version__
 
 if TYPE_CHECKING:
@@ -28,6 +32,10 @@ _SLICE = 0.2
 _LONGEST_WAIT = 0.5
 """Seconds between two attempts to connect again: others bury a relay after two without its lock."""
 _SHORTEST_ANSWER = 5.0
+_MOST_FAILING = 100
+_LONGEST_REASON = 200
+"""Failing destinations, and characters of a reason, told with the heartbeat: the row stays "
+"small."""
 
 
 class Registration:
@@ -36,6 +44,8 @@ class Registration:
     While `alive` is set, others leave this relay's claims alone. When the session is lost, `alive`
     is cleared until the same identity is taken up again, or, where others have buried it meanwhile,
     a new one: claims made under the old id are theirs to rescue then.
+
+    `failing` is asked with each heartbeat for the destinations that fail, and why: people see it.
 
     Behind a transaction pooler there is no session lock to hold. The row says so (`has_lock`), and
     others go by the lease alone.
@@ -48,8 +58,11 @@ class Registration:
         url: str | None,
         on_failure: Callable[[str, BaseException], None] | None = None,
         observer: SessionObserver | None = None,
+        *,
+        failing: Callable[[], dict[str, str]] = dict,
     ) -> None:
         self._settings = settings
+        self._failing = failing
         self._on_failure = on_failure
         self._relay_name = relay_name
         self._class = advisory_class("relay", settings.database.schema_name)
@@ -64,14 +77,22 @@ class Registration:
             answer_timeout=max(_SHORTEST_ANSWER, settings.relay.lease / 3),
         )
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(
+            target=uninstrumented()(self._live), name="heartbeat", daemon=True
+        )
         self._log = structlog.get_logger("bridge.relay.heartbeat")
         self._beaten = 0.0
         self.relay_id = 0
         self.registered_at = -math.inf
         """Monotonic time before this identity began: what was claimed earlier is others' now."""
         self.alive = threading.Event()
+        self.pulse = Pulse()
         self.stopping = False
+
+    @property
+    def session(self) -> Session:
+        """The session of the heartbeat; for its thread alone."""
+        return self._session
 
     def start(self) -> None:
         """Register and start beating; raises DatabaseError."""
@@ -159,10 +180,15 @@ class Registration:
             self._session.rows("lock_relay", key)
 
     def _sign_of_life(self) -> dict[str, Any]:
+        failing = {
+            name: reason.replace("\0", " ")[:_LONGEST_REASON]
+            for name, reason in islice(self._failing().items(), _MOST_FAILING)
+        }
         return {
             "relay_id": self.relay_id,
             "stopping": self.stopping,
             "has_lock": not self._session.is_pooled,
+            "failing": orjson.dumps(failing).decode(),
         }
 
     def _tell_of_the_pooler(self) -> None:
@@ -181,6 +207,7 @@ class Registration:
     def _live(self) -> None:
         try:
             self._beat()
+            self.pulse.rest()
         except BaseException as error:
             self.alive.clear()
             if self._on_failure is None:
@@ -213,6 +240,7 @@ class Registration:
 
     def _come_back(self) -> None:
         while not self._stop.is_set():
+            self.pulse.beat()
             if not self._session.reopen(self._stop, _LONGEST_WAIT):
                 return
             before = self.relay_id
@@ -234,6 +262,7 @@ class Registration:
         """Wait, but not longer than the connection lives: others see its end at once, too."""
         end = time.monotonic() + seconds
         while not self._stop.is_set() and time.monotonic() < end:
+            self.pulse.beat()
             readable, _, _ = select.select([self._session.connection.fileno()], [], [], _SLICE)
             if readable:
                 return

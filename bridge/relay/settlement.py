@@ -35,11 +35,22 @@ class Failure(NamedTuple):
     buried: bool = False
 
 
+class FirstFailure(NamedTuple):
+    """The first charged failure of a round, for the log."""
+
+    outbox_id: int
+    message_key: str
+    traceparent: str | None
+    code: str
+    reason: str
+
+
 class Failed(NamedTuple):
     """What became of a round of failures.
 
     `delayed`: went back uncharged. `held`: somebody else has the rows locked. `to_bury`: not
-    written yet, since their record goes to a dead-letter topic before they end FAILED.
+    written yet, since their record goes to a dead-letter topic before they end FAILED. `first`:
+    the first that was written as retried or failed.
     """
 
     retried: int
@@ -48,6 +59,7 @@ class Failed(NamedTuple):
     held: list[Failure]
     lost: list[int]
     to_bury: list[Failure]
+    first: FirstFailure | None = None
 
 
 class Settlement:
@@ -151,7 +163,15 @@ class Settlement:
             delayed = sum(failure.delay is not None for failure, _, _ in outcomes)
             left = [f for f in attempts if (f.outbox_id, f.batch) not in seen]
             retried = len(outcomes) - ended - delayed
-            return Failed(retried, ended, delayed + len(followers), left, [], to_bury)
+            first = next(
+                (
+                    FirstFailure(failure.outbox_id, row[7], row[8], failure.code, failure.reason)
+                    for failure, _, _, row in judged
+                    if failure.delay is None and failure not in to_bury
+                ),
+                None,
+            )
+            return Failed(retried, ended, delayed + len(followers), left, [], to_bury, first)
 
         has_ordered = any(batch.lanes for batch in batches)
         with self.guard if has_ordered else nullcontext():
@@ -171,7 +191,7 @@ class Settlement:
         """
         heads: set[tuple[str, str]] = set()
         followers = set()
-        for failure, (_, _, _, _, destination, key, is_held) in found:
+        for failure, (_, _, _, _, destination, key, is_held, *_) in found:
             if key is None or not self._holds(failure, destination):
                 continue
             if not failure.final and (is_held or (destination, key) in heads):

@@ -17,11 +17,14 @@ from bridge.lifecycle import ErrorCode
 from bridge.message import MAX_ERROR_CODE, MAX_ERROR_MESSAGE
 from bridge.relay.batch import Ack, Batch, Letter, Refusal, Suspect, Unsent
 from bridge.relay.settlement import Failed, Failure, Settlement
+from bridge.relay.vitals import Pulse
+from bridge.telemetry.context import message_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from bridge.relay.flight import Flight
+    from bridge.relay.meter import Meter
     from bridge.relay.tally import RelayReport
 
 Item = TypeVar("Item")
@@ -52,6 +55,7 @@ class Settler:
     somebody else has locked. `on_success` hears the destination of acknowledged records,
     `on_failure` destination, code and reason of refused ones that may say more about the
     destination than about the record, `on_doubt` where a batch was refused for some record in it.
+    `meter` measures outcomes.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Settler:
         on_success: Callable[[str], None] = lambda _: None,
         on_failure: Callable[[str, str, str], None] = lambda *_: None,
         on_doubt: Callable[[str], None] = lambda _: None,
+        meter: Meter | None = None,
     ) -> None:
         self._settlement = settlement
         self._flight = flight
@@ -76,15 +81,18 @@ class Settler:
         self._on_success = on_success
         self._on_failure = on_failure
         self._on_doubt = on_doubt
+        self._meter = meter
         self._held = Held()
         self._held_until = 0.0
         self._log = structlog.get_logger("bridge.relay.settler")
+        self.pulse = Pulse()
         self.draining = threading.Event()
         self.give_up = threading.Event()
 
     def run(self) -> None:
         """Settle until `draining` is set and nothing is in flight, or until `give_up` is set."""
         while not self.give_up.is_set():
+            self.pulse.beat()
             if not self._flight.wait_for_work(_IDLE):
                 if self.draining.is_set():
                     return
@@ -108,7 +116,10 @@ class Settler:
             for fault in _take(flight.faults)
         ]
         unsent = _take(flight.unsent)
-        self._judge(_take(flight.refusals), failures, unsent)
+        refusals = _take(flight.refusals)
+        if self._meter is not None and refusals:
+            self._meter.refused(refusals)
+        self._judge(refusals, failures, unsent)
         self._note_reports(acks, failures, unsent)
         if self._held and time.monotonic() >= self._held_until:
             acks += self._held.acks
@@ -135,6 +146,9 @@ class Settler:
         if not reported:
             return
         self._flight.report(reported)
+        if self._meter is not None:
+            others = {*(one.batch for one in failures), *(one.batch for one in unsent)}
+            self._meter.reported(acks, others)
         for batch in {ack[3] for ack in acks}:
             names = [batch.destination] if batch.destination is not None else batch.destinations
             for name in names:
@@ -175,19 +189,19 @@ class Settler:
                 [Letter(one.outbox_id, one.code, one.reason, one.batch) for one in result.to_bury]
             )
         still_here = {one.outbox_id for one in (*result.held, *result.to_bury)}
-        self._log_failures(failures, result)
+        self._log_failures(result)
         self._leave([(f.outbox_id, f.batch) for f in failures if f.outbox_id not in still_here])
 
-    def _log_failures(self, failures: Sequence[Failure], result: Failed) -> None:
-        charged = [failure for failure in failures if failure.delay is None]
-        if charged and (result.retried or result.failed):
+    def _log_failures(self, result: Failed) -> None:
+        first = result.first
+        if first is not None:
             self._log.warning(
                 "not delivered",
                 rows=result.retried + result.failed,
                 failed=result.failed,
-                first_outbox_id=charged[0].outbox_id,
-                code=charged[0].code,
-                reason=charged[0].reason,
+                code=first.code,
+                reason=first.reason,
+                **message_fields(first.outbox_id, first.message_key, first.traceparent),
             )
 
     def _release(self, unsent: Sequence[Unsent]) -> None:
@@ -248,6 +262,7 @@ class Settler:
     def _insist(self, work: Callable[[], None]) -> None:
         """Do one piece of work until the database has it."""
         while not self.give_up.is_set():
+            self.pulse.beat()
             try:
                 work()
             except ConnectionLost:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -15,70 +13,79 @@ import structlog
 from bridge.database.migrations import Migrator
 from bridge.database.session import Session
 from bridge.errors import DatabaseError, OutboxError, SchemaError
+from bridge.relay import signals
 from bridge.relay.admission import Admission
 from bridge.relay.breakers import Breakers
 from bridge.relay.claimer import Claimer, Run
 from bridge.relay.flight import Flight
+from bridge.relay.gauges import Parts
 from bridge.relay.maintenance import Maintenance
 from bridge.relay.notifier import Notifier
 from bridge.relay.orphans import take_claim_back
 from bridge.relay.outages import DatabaseState
 from bridge.relay.outlet import Outlet
+from bridge.relay.probes import Probes, frozen_after
 from bridge.relay.registration import Registration
 from bridge.relay.rescuer import Rescuer
 from bridge.relay.settlement import Settlement
 from bridge.relay.settler import Settler
 from bridge.relay.tally import RelayReport
+from bridge.relay.vitals import Vitals
 from bridge.retry import Backoff
 from bridge.settings import service_manager
+from bridge.telemetry.context import is_loaded, uninstrumented
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
 
+    from bridge.relay.exposure import Exposure
     from bridge.relay.publisher import Publisher
     from bridge.settings import Settings
+    from bridge.telemetry.sending import SendSpans
 
 _TICK = 0.1
 _PURGE_WAIT = 1.0
 _LEAVE_WAIT = 5.0
 """Seconds beyond the drain time-out, or the second signal, that the end itself may take."""
+_SPANS_WAIT = 1.0
+"""Seconds that the end waits for spans to be made; they wait for nobody."""
+_SHORTEST_FLUSH = 0.5
+_LONGEST_FLUSH = 5.0
+"""Seconds that the end waits for telemetry to be sent; a receiver that is down costs no more."""
 _KAFKA_PATIENCE = 30.0
 """Seconds that a run with an end waits for Kafka to answer at all; others wait for ever."""
 
 
 def run_relay(
-    settings: Settings, *, until_empty: bool = False, once: bool = False, limit: int | None = None
+    settings: Settings,
+    *,
+    until_empty: bool = False,
+    once: bool = False,
+    limit: int | None = None,
+    flush: Callable[[float], object] | None = None,
 ) -> RelayReport:
     """Run one relay in this process until its end or a signal.
 
     The first SIGTERM or SIGINT drains, the second forces. `until_empty` ends when no row is due,
-    none is in flight and all are settled; `once` claims one batch of at most `limit` rows. Raises
-    OutboxError where the relay cannot start or go on; what it had claimed is given back.
+    none is in flight and all are settled; `once` claims one batch of at most `limit` rows. `flush`
+    is called at the end with the seconds it may take to send telemetry. Raises OutboxError where
+    the relay cannot start or go on; what it had claimed is given back.
     """
     relay = Relay(settings, Run(until_empty=until_empty, once=once, limit=limit))
-    with _signals(relay):
-        return relay.run()
+    with signals.obeyed_by(relay), uninstrumented():
+        try:
+            return relay.run()
+        finally:
+            if flush is not None:
+                flush(relay.time_to_flush())
 
 
-@contextmanager
-def _signals(relay: Relay) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _spans(relay: str) -> SendSpans | None:
+    if not is_loaded():
+        return None
+    from bridge.telemetry.sending import send_spans  # noqa: PLC0415 - only where it is in use
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        if relay.is_stopping:
-            relay.force()
-        else:
-            relay.stop()
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return send_spans(relay)
 
 
 class Relay:
@@ -102,20 +109,25 @@ class Relay:
         self._error: BaseException | None = None
         self._flight = Flight(relay.max_inflight_rows, relay.max_inflight_bytes)
         self._stages: list[threading.Thread] = []
-        self._notifier = Notifier(service_manager(), self._is_alive)
+        self._vitals = Vitals()
+        self._probes = Probes(
+            self._vitals, frozen_after(settings), ended=self._ended, obstacles=self._obstacles
+        )
+        self._notifier = Notifier(service_manager(), lambda: not self._probes.live())
         self._database = DatabaseState()
+        self._breakers = Breakers()
         self._registration = Registration(
             settings,
             relay.name,
             self._url(direct=True),
             on_failure=self._fail,
             observer=self._database,
+            failing=self._breakers.failing,
         )
         self._claims = self._session("claim", opened=self._listen)
         self._settles = self._session("settle")
         self._payloads = self._session("publish")
         self._chores = self._session("maintain")
-        self._breakers = Breakers()
         self._admission = Admission(self._flight, self._breakers)
         self._claimer = Claimer(
             settings,
@@ -137,6 +149,33 @@ class Relay:
             settings, self._chores, self._registration, self._report, self._claimer.walk_soon
         )
         self._maintenance = Maintenance(settings, self._chores, self._registration, rescuer)
+        self._spans = _spans(relay.name)
+        self._watch_over_threads()
+        # A run with an end is over before anybody asks, and another relay may have the port.
+        is_asked = settings.http.port is not None and not self._bounded
+        self._exposure = self._expose() if is_asked else None
+
+    def _watch_over_threads(self) -> None:
+        vitals = self._vitals
+        vitals.watch("claim", self._claimer.pulse, self._claims)
+        vitals.watch("maintain", self._maintenance.pulse, self._chores)
+        vitals.watch("heartbeat", self._registration.pulse, self._registration.session)
+
+    def _expose(self) -> Exposure:
+        # Loads the OpenTelemetry SDK, which a relay without port need not carry.
+        from bridge.relay.exposure import Exposure  # noqa: PLC0415 - see above
+
+        parts = Parts(
+            report=self._report,
+            claimer=self._claimer,
+            flight=self._flight,
+            breakers=self._breakers,
+            database=self._database,
+            vitals=self._vitals,
+            probes=self._probes,
+            is_out=self._is_out,
+        )
+        return Exposure(self._settings, parts, self._maintenance, self._router)
 
     @property
     def is_stopping(self) -> bool:
@@ -155,11 +194,18 @@ class Relay:
         self._latest = min(self._latest, time.monotonic())
         self._stopping.set()
 
+    def time_to_flush(self) -> float:
+        """Return how many seconds telemetry may take at the end: of the drain time-out, few."""
+        left = self._latest - time.monotonic()
+        return min(_LONGEST_FLUSH, max(_SHORTEST_FLUSH, left))
+
     def run(self) -> RelayReport:
         """Run until stopped; raises OutboxError where the relay cannot start or go on."""
         sessions = (self._claims, self._settles, self._payloads, self._chores)
         self._notifier.start()
         try:
+            if self._exposure is not None:
+                self._exposure.open()
             for session in sessions:
                 session.open()
             self._verify_database()
@@ -172,15 +218,19 @@ class Relay:
                 admission=self._admission,
                 breakers=self._breakers,
                 on_failure=lambda error: self._fail("poll", error),
+                spans=self._spans,
             )
             if self._await_kafka():
                 self._registration.start()
+                if self._exposure is not None:
+                    self._exposure.begin(self._chores)
                 self._notifier.ready("sending")
                 self._log.info(
                     "relay started",
                     relay=self._settings.relay.name,
                     relay_id=self._registration.relay_id,
                 )
+                self._probes.has_started = True
                 try:
                     self._work()
                 finally:
@@ -188,6 +238,8 @@ class Relay:
             if self._bounded and self._error is None and not self._stuck:
                 self._report.later = self._chores.value("count_later")
         finally:
+            if self._exposure is not None:
+                self._exposure.close()
             self._notifier.close()
             self._database.stop()
             for session in () if self._stuck else sessions:
@@ -217,6 +269,8 @@ class Relay:
     def _work(self) -> None:
         relay = self._settings.relay
         outlet, watch = self._outlet, self._outlet.watch
+        if self._spans is not None:
+            self._spans.start()
         settler = Settler(
             self._settlement,
             self._flight,
@@ -227,7 +281,14 @@ class Relay:
             on_success=watch.on_success,
             on_failure=watch.on_failure,
             on_doubt=watch.on_doubt,
+            meter=self._exposure.meter if self._exposure is not None else None,
         )
+        if self._exposure is not None:
+            outlet.publisher.meter = self._exposure.meter
+        self._vitals.watch("settle", settler.pulse, self._settles)
+        self._vitals.watch("publish", outlet.publisher.pulse, self._payloads)
+        self._vitals.watch("watch", watch.pulse)
+        self._vitals.watch_all(outlet.producers.pulses)
         watching = self._thread("watch", watch.run)
         claim = self._thread("claim", self._claimer.run, at_end=self._claimed_all.set)
         publish = self._thread("publish", outlet.publisher.run)
@@ -255,16 +316,33 @@ class Relay:
         outlet.producers.finish()
         for thread in outlet.producers.threads():
             self._await(thread)
+        if self._spans is not None:
+            self._spans.finish(_SPANS_WAIT)
         self._maintenance.stop.set()
         self._await(maintain)
         if not drained:
             self._await(self._thread("give-back", self._give_back_the_rest))
         self._report.forced = self._stuck or not drained
 
-    def _is_alive(self) -> bool:
-        """Tell whether no stage has ended that should go on."""
-        ends = self.is_stopping or self._claimed_all.is_set()
-        return ends or all(stage.is_alive() for stage in self._stages)
+    def _ended(self) -> list[str]:
+        """Name the stages that have ended and should go on."""
+        if self.is_stopping or self._claimed_all.is_set():
+            return []
+        return [stage.name for stage in self._stages if not stage.is_alive()]
+
+    def _is_out(self) -> bool:
+        return self._probes.has_started and self._outlet.watch.is_out
+
+    def _obstacles(self) -> list[str]:
+        """Tell what keeps a relay that has started from sending."""
+        found = ["stopping"] if self.is_stopping else []
+        if not self._registration.alive.is_set():
+            found.append("not registered: its heartbeat session is lost")
+        if self._database.is_lost:
+            found.append("database lost, connecting again")
+        if self._is_out():
+            found.append("Kafka does not answer")
+        return found
 
     def _await(self, stage: threading.Thread) -> None:
         """Wait for the end of a stage; not for ever where the database hangs, once told to stop."""
@@ -309,10 +387,12 @@ class Relay:
 
         def stage() -> None:
             try:
-                work()
+                with uninstrumented():
+                    work()
             except BaseException as error:  # noqa: BLE001 - a stage must never die silently
                 self._fail(name, error)
             finally:
+                self._vitals.ended(name)
                 if at_end is not None:
                     at_end()
 

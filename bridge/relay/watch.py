@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bridge.kafka.topics import Condition
+from bridge.relay.vitals import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,12 +91,19 @@ class Watch:
         self._doubted: set[str] = set()
         self._wake = threading.Event()
         self._log = structlog.get_logger("bridge.relay.watch")
+        self.pulse = Pulse()
         self.stop = threading.Event()
+
+    @property
+    def is_out(self) -> bool:
+        """Tell whether no broker answers."""
+        return self._is_out
 
     def run(self) -> None:
         """Watch until stopped."""
         _apart(self._ask_on)
         while not self.stop.is_set():
+            self.pulse.beat()
             self._wake.wait(TICK if not self._taking_back else TICK / 2)
             self._wake.clear()
             # Never behind a question that Kafka does not answer.

@@ -9,7 +9,7 @@
 --
 --   outbox_writer     the application: enqueues, and sees whether a key is known
 --   outbox_relay      the relay: claims, settles, rescues, prunes; cannot enqueue or change a message
---   outbox_operator   people: look at everything, move rows on, set switches; leaves audit entries
+--   outbox_operator   people: look at everything, set switches, act on rows through audited functions alone
 --   outbox_reader     dashboards: look at everything
 begin;
 
@@ -44,8 +44,22 @@ revoke all on table
 :"schema".app_outbox_control,
 :"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
+:"schema".app_outbox_audit_link,
+:"schema".app_outbox_audit_head,
 :"schema".app_outbox_archive,
-:"schema".app_outbox_migration
+:"schema".app_outbox_migration,
+:"schema".outbox_unsent,
+:"schema".outbox_by_destination,
+:"schema".outbox_by_status,
+:"schema".outbox_oldest_unsent,
+:"schema".outbox_near_retry_limit,
+:"schema".outbox_by_error,
+:"schema".outbox_relays,
+:"schema".outbox_breakers,
+:"schema".outbox_stuck,
+:"schema".outbox_held_keys,
+:"schema".outbox_throughput_by_destination,
+:"schema".outbox_throughput
 from outbox_writer, outbox_relay, outbox_operator, outbox_reader;
 
 grant usage on schema :"schema" to outbox_writer, outbox_relay, outbox_operator, outbox_reader;
@@ -103,7 +117,6 @@ grant select, insert, update, delete on table
 to outbox_relay;
 grant select on table :"schema".app_outbox_control, :"schema".app_outbox_migration to outbox_relay;
 grant select, insert, update on table :"schema".app_outbox_rate to outbox_relay;
-grant insert on table :"schema".app_outbox_audit to outbox_relay;
 -- Deletes what has reached its end and is old enough, nothing else.
 grant execute on function
 :"schema".app_outbox_prune(bigint [], boolean),
@@ -124,32 +137,45 @@ grant select on table
 :"schema".app_outbox_control,
 :"schema".app_outbox_rate,
 :"schema".app_outbox_audit,
+:"schema".app_outbox_audit_link,
+:"schema".app_outbox_audit_head,
 :"schema".app_outbox_archive,
 :"schema".app_outbox_migration
 to outbox_operator, outbox_reader;
+-- The views are a relay's too: it tells what they show as metrics.
+grant select on table
+:"schema".outbox_unsent,
+:"schema".outbox_by_destination,
+:"schema".outbox_by_status,
+:"schema".outbox_oldest_unsent,
+:"schema".outbox_near_retry_limit,
+:"schema".outbox_by_error,
+:"schema".outbox_relays,
+:"schema".outbox_breakers,
+:"schema".outbox_stuck,
+:"schema".outbox_held_keys,
+:"schema".outbox_throughput_by_destination,
+:"schema".outbox_throughput
+to outbox_relay, outbox_operator, outbox_reader;
 grant execute on function :"schema".app_outbox_is_quiet(
     text, timestamptz
 ) to outbox_relay, outbox_operator, outbox_reader;
-grant update (
-    status,
-    retry_count,
-    max_retry_count,
-    next_run_at,
-    last_error_code,
-    last_error_msg,
-    claim_id,
-    locked_by,
-    locked_at,
-    sent_partition,
-    sent_offset,
-    sent_topic,
-    sent_at,
-    updated_at
-) on table :"schema".app_outbox to outbox_operator;
--- Skipping a row that holds its key: `released_at = now()` lets its followers go.
-grant update (released_at) on table :"schema".app_outbox_hold to outbox_operator;
+-- Says what an action would do; reads only.
+grant execute on function :"schema".app_outbox_obstacle(
+    text, bigint, jsonb
+) to outbox_operator, outbox_reader;
+-- Rows are changed by these alone: they check the state, need a reason and leave an audit entry.
+grant execute on function
+:"schema".app_outbox_act(text, bigint [], text, jsonb, boolean),
+:"schema".app_outbox_act_one(text, bigint, text),
+:"schema".outbox_retry_failed(bigint, text),
+:"schema".outbox_cancel_message(bigint, text),
+:"schema".outbox_send_now(bigint, text),
+:"schema".outbox_skip_message(bigint, text),
+:"schema".outbox_recover_stuck(integer, text)
+to outbox_operator;
+-- Triggers check, stamp and audit these.
 grant insert, update, delete on table :"schema".app_outbox_control to outbox_operator;
-grant insert on table :"schema".app_outbox_audit to outbox_operator;
 
 -- Lets the relay see when the oldest open transaction of other roles began. Without it the relay
 -- takes a fixed margin instead, and looks over more rows.

@@ -17,13 +17,16 @@ from bridge.errors import LocalError
 from tests.bench import (
     apart,
     console,
+    consumer,
     drain,
     fair,
     large,
     latency,
+    metering,
     order,
     retention,
     scale,
+    traces,
     writers,
 )
 from tests.bench.debezium import ensure_jars
@@ -51,6 +54,9 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "fair": fair.run,
     "retention": retention.run,
     "console": console.run,
+    "consumer": consumer.run,
+    "metrics": metering.run,
+    "traces": traces.run,
 }
 _WITH_PEER = {"drain", "latency"}
 

@@ -13,6 +13,7 @@ from tests.bench.relay_process import RelayProcess
 from tests.bench.topic import Arrival, TopicReader, await_records
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.bench.lab import Lab
@@ -51,17 +52,27 @@ class Drain:
 
 
 def drain_by_relay(
-    lab: Lab, database: str, topic: str, rows: int, *, keys: int | None = None
+    lab: Lab,
+    database: str,
+    topic: str,
+    rows: int,
+    *,
+    keys: int | None = None,
+    sampled_of_100: int | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Drain:
     """Fill `rows` rows into a migrated database and let the relay send them until it is empty.
 
-    `keys`: they share so many ordering keys; without, they have none.
+    `keys`: they share so many ordering keys; without, they have none. `sampled_of_100`: they carry
+    a trace context, sampled for so many of 100. `settings`: further variables of the relay.
     Raises BenchError unless each row is in the topic exactly once and SENT.
     """
     server = lab.server()
     with server.connect(database) as connection:
         outbox.checkpoint(connection)
-        if keys is None:
+        if sampled_of_100 is not None:
+            outbox.fill_traced(connection, topic, rows, sampled_of_100)
+        elif keys is None:
             outbox.fill(connection, topic, rows)
         else:
             outbox.fill_keys(connection, topic, rows, keys)
@@ -74,13 +85,14 @@ def drain_by_relay(
             lab.kafka.bootstrap_servers,
             "--until-empty",
             folder=lab.new_folder("relay"),
+            settings=settings,
         ) as relay:
             usage = relay.wait(_START_SECONDS + rows / _SLOWEST)
         postgres, kafka = server.cpu_seconds() - postgres, lab.kafka_cpu_seconds() - kafka
         wal = outbox.wal_since(connection, start)
         left = outbox.unsent(connection, topic)
         hot = outbox.hot_share(connection, updates, 2 * rows)
-    arrival = _read(lab, topic)
+    arrival = read_topic(lab, topic)
     if left or arrival.records != rows or arrival.keys != (keys or rows):
         raise BenchError(
             f"the relay left {left} of {rows} rows unsent; the topic holds {arrival.records} "
@@ -124,7 +136,7 @@ def drain_by_debezium(lab: Lab, jars: Path, rows: int) -> Drain:
             with peer.running():
                 before, after = _cpu_while_sending(lab, peer, topic, rows)
                 peak = peer.peak_mib()
-        arrival = _read(lab, topic)
+        arrival = read_topic(lab, topic)
     return Drain(
         side="debezium",
         rows=rows,
@@ -169,6 +181,7 @@ def _cpu_while_sending(lab: Lab, peer: Debezium, topic: str, rows: int) -> tuple
     return before, _Cpu.now(lab, peer)
 
 
-def _read(lab: Lab, topic: str) -> Arrival:
+def read_topic(lab: Lab, topic: str) -> Arrival:
+    """Read what has arrived."""
     with closing(TopicReader(lab.kafka.bootstrap_servers, topic)) as reader:
         return reader.read()

@@ -57,6 +57,26 @@ def fill(connection: psycopg.Connection[Any], destination: str, rows: int, first
         )
 
 
+def fill_traced(
+    connection: psycopg.Connection[Any], destination: str, rows: int, sampled_of_100: int
+) -> None:
+    """Insert rows that are due, each with a trace context; so many of 100 are sampled."""
+    for start in range(1, rows + 1, _ROWS_A_TRANSACTION):
+        connection.execute(
+            f"insert into app_outbox ({_COLUMNS}, headers) select {_VALUES}, "
+            "jsonb_build_object('traceparent', '00-' || md5(g::text) || '-' "
+            "|| left(md5('span' || g), 16) "
+            "|| case when g %% 100 < %(sampled)s then '-01' else '-00' end) "
+            "from generate_series(%(start)s::bigint, %(end)s::bigint) as g",
+            {
+                "destination": destination,
+                "start": start,
+                "end": min(start + _ROWS_A_TRANSACTION, rows + 1) - 1,
+                "sampled": sampled_of_100,
+            },
+        )
+
+
 def settle_down(connection: psycopg.Connection[Any]) -> None:
     """Do what autovacuum does within its minute, so that it does not strike while measuring."""
     connection.execute("vacuum (analyze)")

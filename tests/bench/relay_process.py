@@ -16,6 +16,7 @@ from tests.bench.figures import BenchError
 from tests.bench.processes import peak_mib
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -35,20 +36,26 @@ class Usage:
 class RelayProcess:
     """A running relay; leaving `with` ends it if it still runs.
 
-    `folder` becomes its working folder and keeps its output, whose end is added to an error that
-    passes; it must hold no settings file.
+    `folder` becomes its working folder and keeps its output (`log`), whose end is added to an error
+    that passes; it must hold no settings file. `settings`: further variables.
     """
 
     def __init__(
-        self, database_url: str, bootstrap_servers: str, *options: str, folder: Path
+        self,
+        database_url: str,
+        bootstrap_servers: str,
+        *options: str,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._log = folder / "relay.log"
+        self.log = self._log = folder / "relay.log"
         # The kernel ends it with this process, however that ends.
         setpriv = shutil.which("setpriv")
         leash = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
         environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         environment["OUTBOX_BRIDGE_DATABASE_URL"] = database_url
         environment["OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS"] = bootstrap_servers
+        environment.update(settings or {})
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*leash, sys.executable, "-m", "bridge", "relay", *options],

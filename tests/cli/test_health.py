@@ -89,3 +89,35 @@ def test_unknown_kafka_property_is_named(database_url: str, run_cli: RunCliFunct
     done = run_cli("health", "--timeout", "1", env=broken, check=False)
     assert done.returncode == 1
     assert "linger.msx" in done.stdout
+
+
+def test_a_probe_of_a_relay_that_does_not_answer_says_so(run_cli: RunCliFunction) -> None:
+    done = run_cli("health", "live", "--url", "http://127.0.0.1:1", "--json", check=False)
+    assert done.returncode == 1
+    (answer,) = json.loads(done.stdout)["answer"]
+    assert "http://127.0.0.1:1 does not answer" in answer
+
+
+def test_a_probe_needs_an_address_and_an_address_a_probe(run_cli: RunCliFunction) -> None:
+    for arguments, message in (
+        (["live"], "OUTBOX_BRIDGE_HTTP_PORT"),
+        (["ready", "--url", "https://127.0.0.1:1"], "no address of a relay's port"),
+        (["ready", "--url", "http://127.0.0.1:port"], "no address of a relay's port"),
+        (["--url", "http://127.0.0.1:1"], "--url goes with"),
+        (["dead"], "'dead' is not one of"),
+    ):
+        done = run_cli("health", *arguments, check=False)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
+def test_a_probe_finds_the_relay_beside_it_by_its_settings(run_cli: RunCliFunction) -> None:
+    for host, shown in (
+        ("0.0.0.0", "http://127.0.0.1:1"),  # noqa: S104 - what a relay in a container has
+        ("::", "http://[::1]:1"),
+        ("127.0.0.1", "http://127.0.0.1:1"),
+    ):
+        env = {"OUTBOX_BRIDGE_HTTP_HOST": host, "OUTBOX_BRIDGE_HTTP_PORT": "1"}
+        done = run_cli("health", "ready", env=env, check=False)
+        assert done.returncode == 1
+        assert f"{shown} does not answer" in done.stdout

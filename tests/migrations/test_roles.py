@@ -19,6 +19,7 @@ from bridge.database.template import render_script
 from bridge.enqueue import Message, enqueue, enqueue_many
 from bridge.errors import EnqueueError
 from bridge.local.postgres_programs import PostgresPrograms
+from bridge.monitor import snapshot
 from bridge.switches import list_switches, pause, quiet
 
 if TYPE_CHECKING:
@@ -36,28 +37,54 @@ QUERIES = sorted(path.stem for path in (PACKAGE / "database" / "queries").glob("
 # What runs with which role: the statements named in these files.
 PARTS = {
     "outbox_writer": ["enqueue_steps.py"],
-    "outbox_relay": ["relay"],
-    "outbox_operator": ["monitor.py", "inspection.py", "held_keys.py", "switches.py"],
-    "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py"],
+    "outbox_relay": ["relay", "monitor.py"],
+    "outbox_operator": [
+        "monitor.py",
+        "inspection.py",
+        "held_keys.py",
+        "switches.py",
+        "operations",
+        "doctor",
+    ],
+    "outbox_reader": ["monitor.py", "inspection.py", "held_keys.py", "doctor"],
 }
 
 # Privileges on whole tables: S select, I insert, U update, D delete (never truncate or trigger);
 # lower case: only on some columns.
 EXPECTED = {
-    "app_outbox": {"writer": "Si", "relay": "Su", "operator": "Su", "reader": "S"},
+    "app_outbox": {"writer": "Si", "relay": "Su", "operator": "S", "reader": "S"},
     "app_outbox_queue": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_failed": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_counter": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_claim": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_relay": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_lane": {"relay": "SIUD", "operator": "S", "reader": "S"},
-    "app_outbox_hold": {"relay": "SIUD", "operator": "Su", "reader": "S"},
+    "app_outbox_hold": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_suspect": {"relay": "SIUD", "operator": "S", "reader": "S"},
     "app_outbox_control": {"relay": "S", "operator": "SIUD", "reader": "S"},
     "app_outbox_rate": {"relay": "SIU", "operator": "S", "reader": "S"},
-    "app_outbox_audit": {"relay": "I", "operator": "SI", "reader": "S"},
+    "app_outbox_audit": {"operator": "S", "reader": "S"},
+    "app_outbox_audit_link": {"operator": "S", "reader": "S"},
+    "app_outbox_audit_head": {"operator": "S", "reader": "S"},
     "app_outbox_archive": {"operator": "S", "reader": "S"},
     "app_outbox_migration": {"relay": "S", "operator": "S", "reader": "S"},
+    **{
+        view: {"relay": "S", "operator": "S", "reader": "S"}
+        for view in (
+            "outbox_unsent",
+            "outbox_by_destination",
+            "outbox_by_status",
+            "outbox_oldest_unsent",
+            "outbox_near_retry_limit",
+            "outbox_by_error",
+            "outbox_relays",
+            "outbox_breakers",
+            "outbox_stuck",
+            "outbox_held_keys",
+            "outbox_throughput_by_destination",
+            "outbox_throughput",
+        )
+    },
 }
 DELIVERY = {
     "status",
@@ -120,13 +147,13 @@ def test_tables_are_granted_exactly(granted: Connection) -> None:
             has_any_column_privilege(r.oid, c.oid, p.privilege)
         from pg_class c, pg_roles r,
             unnest(array['SELECT', 'INSERT', 'UPDATE', 'REFERENCES']) as p (privilege)
-        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind = 'r'
+        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind in ('r', 'v')
             and r.rolname = any(%s)
         union all
         select c.relname, r.rolname, p.privilege,
             has_table_privilege(r.oid, c.oid, p.privilege), false
         from pg_class c, pg_roles r, unnest(array['DELETE', 'TRUNCATE', 'TRIGGER']) as p (privilege)
-        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind = 'r'
+        where c.relnamespace = to_regnamespace('"My Schema"') and c.relkind in ('r', 'v')
             and r.rolname = any(%s)
         """,
         [list(ROLES), list(ROLES)],
@@ -154,7 +181,7 @@ def test_tables_are_granted_exactly(granted: Connection) -> None:
     [
         ("outbox_writer", "INSERT", CONTENT),
         ("outbox_relay", "UPDATE", DELIVERY),
-        ("outbox_operator", "UPDATE", (DELIVERY | {"max_retry_count"}) - {"claim_count"}),
+        ("outbox_operator", "UPDATE", set()),
     ],
 )
 def test_columns_are_granted_exactly(
@@ -234,6 +261,17 @@ def _check(conn: Connection, name: str) -> None:
         conn.execute("rollback")
 
 
+@pytest.mark.parametrize("role", ["outbox_relay", "outbox_operator", "outbox_reader"])
+def test_whoever_counts_the_backlog_may(acting: Connection, role: str) -> None:
+    acting.execute('set search_path = "My Schema"')
+    acting.execute("select outbox_enqueue('k', 'e', 'd', '1')")
+    acting.execute(f"set role {role}".encode())
+    acting.execute("reset search_path")
+    assert snapshot(acting, SCHEMA).due == 1
+    assert acting.execute(load("count_holds", SCHEMA)).fetchall() == []
+    acting.execute("reset role")
+
+
 def test_operator_and_reader_see_the_switches(acting: Connection) -> None:
     for role in ("outbox_operator", "outbox_reader"):
         acting.execute(f"set role {role}".encode())
@@ -288,6 +326,11 @@ def test_writer_enqueues_in_every_way(acting: Connection) -> None:
     assert queued == (5,)
 
 
+_FORGED = (
+    "(action_name, reason, changed_by, source) values ('cancel', 'why', 'somebody else', 'sql')"
+)
+
+
 @pytest.mark.parametrize(
     ("role", "statement"),
     [
@@ -314,6 +357,16 @@ def test_writer_enqueues_in_every_way(acting: Connection) -> None:
         ("outbox_relay", "table app_outbox_audit"),
         ("outbox_operator", "insert into app_outbox (message_key) values ('x')"),
         ("outbox_operator", "update app_outbox set payload_json = '1'"),
+        ("outbox_operator", "update app_outbox set status = 'CANCELLED'"),
+        ("outbox_operator", "update app_outbox_hold set released_at = now()"),
+        ("outbox_operator", "select * from app_outbox for update"),
+        ("outbox_operator", f"insert into app_outbox_audit {_FORGED}"),
+        ("outbox_operator", "update app_outbox_audit_head set position = 0"),
+        ("outbox_relay", f"insert into app_outbox_audit {_FORGED}"),
+        ("outbox_relay", "select outbox_retry_failed(1, 'a test')"),
+        ("outbox_writer", "select outbox_cancel_message(1, 'a test')"),
+        ("outbox_reader", "select app_outbox_act('cancel', '{1}', 'a test')"),
+        ("outbox_operator", "select app_outbox_audit_state(1, 'edit', true, true)"),
         ("outbox_operator", "update app_outbox set message_key = 'x'"),
         ("outbox_operator", "delete from app_outbox"),
         ("outbox_operator", "delete from app_outbox_hold"),
@@ -338,15 +391,17 @@ def test_everything_else_is_refused(acting: Connection, role: str, statement: st
 
 def test_operator_moves_a_row_on_and_leaves_a_trace(acting: Connection) -> None:
     acting.execute('set search_path = "My Schema"')
-    acting.execute("select outbox_enqueue('k', 'e', 'd', '1')")
+    row = acting.execute("select outbox_id from outbox_enqueue('k', 'e', 'd', '1')").fetchone()
+    assert row is not None
     acting.execute("set role outbox_operator")
-    acting.execute(
-        "update app_outbox set status = 'CANCELLED', claim_id = null, updated_at = now()"
-    )
-    acting.execute(
-        "insert into app_outbox_audit (outbox_id, action_name, reason, changed_by, source)"
-        " values (1, 'cancel', 'a test', session_user, 'sql')"
-    )
+    acting.execute("select outbox_cancel_message(%s, 'a test')", row)
+    left = acting.execute(
+        "select action_name, reason, changed_by, database_user, source from app_outbox_audit "
+        "where outbox_id = %s",
+        row,
+    ).fetchall()
+    me = acting.info.user
+    assert left == [("cancel", "a test", me, me, "sql")]
     acting.execute(
         "insert into app_outbox_control (destination, paused, quiet_hours, reason)"
         " values ('d', true, '23:00-06:00 Asia/Tokyo', 'a test')"

@@ -136,14 +136,14 @@ def test_ledger_tells_who_applied_what_and_when(empty: Connection) -> None:
     ]
 
 
-def test_every_table_column_and_function_has_a_comment(migrated: Connection) -> None:
+def test_every_table_view_column_and_function_has_a_comment(migrated: Connection) -> None:
     missing = migrated.execute(
         """
         select c.relname, a.attname
         from pg_class c
         left join pg_attribute a
         on a.attrelid = c.oid and a.attnum >= 0 and not a.attisdropped
-        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'v')
         and (col_description(c.oid, a.attnum) is null or obj_description(c.oid, 'pg_class') is null)
         """
     ).fetchall()

@@ -77,6 +77,12 @@ def test_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "schemas/", "docs/"))]
 
 
+def test_wheel_announces_the_pytest_plugin(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+    assert "[pytest11]\noutbox_bridge = bridge.testing.plugin" in archive.read(name).decode()
+
+
 def test_installed_wheel_migrates_a_database(
     environment: Path, empty_database_url: str, tmp_path: Path
 ) -> None:

@@ -58,6 +58,13 @@ def run_measured(session: Session, name: str, parameters: Mapping[str, Any]) -> 
     return _plan(row)
 
 
+def explain_view(connection: psycopg.Connection[Any], view: str, *, measured: bool = False) -> Plan:
+    """Return the plan of reading a whole view; `measured` reads it, too."""
+    options = "analyze, buffers, format json" if measured else "format json"
+    query = f"explain ({options}) select * from {view}"
+    return _plan(connection.execute(query.encode()).fetchone())
+
+
 def pages(plan: Plan) -> int:
     """Return how many pages a measured statement touched."""
     return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])

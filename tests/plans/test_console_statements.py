@@ -56,7 +56,7 @@ CASES: list[tuple[str, dict[str, Any], set[str], bool, int]] = [
     ("browse_open", {"statuses": ["PENDING", "PROCESSING", "FAILED"]}, {PKEY}, True, 20_000),
     ("browse_key", {"message_key": "sent-7"}, {"app_outbox_message_key_key"}, False, 20),
     ("probe_created", {"from_id": 500}, {PKEY}, False, 20),
-    ("read_place", {"outbox_id": 500}, {PKEY}, False, 100),
+    ("read_standing", {"outbox_id": 500}, {PKEY}, False, 100),
     ("read_pulse", {}, {PKEY}, True, 200),
     ("sketch_unsent", {"row_limit": 10_001}, {PKEY}, True, 20_000),
     ("count_in_flight", {}, {PKEY}, False, 20_000),

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from bridge.database.arrays import array
 from bridge.relay.targets import BEGINNING
-from tests.plans.explain import explain, explain_generic, indexes, pages, run_measured, walks
+from tests.plans.explain import (
+    explain,
+    explain_generic,
+    explain_view,
+    indexes,
+    pages,
+    run_measured,
+    walks,
+)
 
 if TYPE_CHECKING:
     from tests.plans.conftest import Stage
@@ -154,3 +163,31 @@ def test_pages_touched_do_not_grow_with_the_sent_rows(stage: Stage, name: str) -
         wanted["claim_id"] = "00000000-0000-4000-8000-00000000ffff"
     plan = run_measured(stage.session, name, wanted)
     assert pages(plan) <= PAGES_PER_ROW * ROWS[name] + 100
+
+
+VIEWS = (
+    "outbox_by_status",
+    "outbox_by_destination",
+    "outbox_unsent",
+    "outbox_oldest_unsent",
+    "outbox_near_retry_limit",
+    "outbox_stuck",
+    "outbox_by_error",
+    "outbox_held_keys",
+    "outbox_relays",
+    "outbox_breakers",
+    "outbox_throughput",
+    "outbox_throughput_by_destination",
+)
+"""Read by anybody, so with the server's own planner settings."""
+
+UNSENT = 3750
+"""Rows that the stage has open."""
+
+
+def test_views_look_rows_up_by_key_and_never_scan_the_outbox(stage: Stage) -> None:
+    with psycopg.connect(stage.url, autocommit=True) as reader:
+        for view in VIEWS:
+            assert walks(explain_view(reader, view), whole_queue=True) == [], view
+            measured = explain_view(reader, view, measured=True)
+            assert pages(measured) <= 12 * UNSENT + 500, view

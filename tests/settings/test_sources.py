@@ -173,6 +173,8 @@ def test_unknown_name_in_the_file_is_refused(text: str, message: str, tmp_path: 
         "OUTBOX_BRIDGE_PORT_8080_TCP_ADDR",
         "OUTBOX_BRIDGE_RELAY_SERVICE_HOST",
         "OUTBOX_BRIDGE_RELAY_PORT_8080_TCP_PROTO",
+        # A service called outbox-bridge-http, whose variable is also a setting.
+        "OUTBOX_BRIDGE_HTTP_PORT",
         "OUTBOX_BRIDGE_CONSOLE_PORT",
     ],
 )
@@ -181,6 +183,16 @@ def test_variables_that_are_no_settings_are_left_alone(
 ) -> None:
     monkeypatch.setenv(variable, "tcp://10.0.0.1:8080")
     load_settings()
+
+
+def test_a_port_is_a_setting_although_kubernetes_has_such_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTBOX_BRIDGE_HTTP_PORT", "9464")
+    assert load_settings().http.port == 9464
+    monkeypatch.setenv("OUTBOX_BRIDGE_HTTP_PORT", "94640")
+    with pytest.raises(ConfigurationError, match=r"http\.port"):
+        load_settings()
 
 
 def test_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +210,10 @@ def test_every_field_can_be_set_by_its_variable(monkeypatch: pytest.MonkeyPatch)
         "format": "json",
         "failed": "keep",
         "audit": "keep",
+        "payload": "full",
         "archive": "file",
         "missing_topic": "create",
+        "port": "9464",
         "auth": "proxy",
         "role": "viewer",
         "payloads": "nobody",

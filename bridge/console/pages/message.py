@@ -50,7 +50,7 @@ def page(request: Request) -> Response:
             return _missing(here, str(outbox_id))
         with conn.cursor(row_factory=class_row(Place)) as cursor:
             place = cursor.execute(
-                load("read_place", here.schema), {"outbox_id": outbox_id}
+                load("read_standing", here.schema), {"outbox_id": outbox_id}
             ).fetchall()[0]
         records = list_audit(conn, here.schema, outbox_id=outbox_id, limit=_AUDIT_ROWS)
         now = conn.execute("select pg_catalog.clock_timestamp()").fetchall()[0][0]

@@ -166,7 +166,8 @@ claimed as (
                 )
         end as deferred,
         due.next_run_at,
-        due.lane
+        due.lane,
+        o.created_at
 ),
 
 recorded as (
@@ -194,6 +195,7 @@ select
     null,
     null,
     ((select count(*) from due) - (select count(*) from claimed) + (select count(*) from parked))::integer,
+    null,
     null,
     null
 where (select count(*) from due) + (select count(*) from parked) > (select count(*) from claimed)

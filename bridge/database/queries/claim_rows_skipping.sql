@@ -79,7 +79,8 @@ claimed as (
                 )
         end as deferred,
         due.next_run_at,
-        null::smallint as lane
+        null::smallint as lane,
+        o.created_at
 ),
 
 recorded as (
@@ -106,6 +107,7 @@ select
     null,
     null,
     ((select count(*) from due) - (select count(*) from claimed))::integer,
+    null,
     null,
     null
 where (select count(*) from due) > (select count(*) from claimed)

@@ -105,7 +105,8 @@ claimed as (
                 )
         end as deferred,
         due.next_run_at,
-        due.lane
+        due.lane,
+        o.created_at
 ),
 
 recorded as (
@@ -133,6 +134,7 @@ select
     null,
     null,
     ((select count(*) from due) - (select count(*) from claimed))::integer,
+    null,
     null,
     null
 where (select count(*) from due) > (select count(*) from claimed)

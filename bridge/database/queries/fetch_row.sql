@@ -14,6 +14,7 @@ select
     o.payload_bytes,
     null::integer as deferred,
     null::timestamptz as next_run_at,
-    null::smallint as lane
+    null::smallint as lane,
+    o.created_at
 from :"schema".app_outbox as o
 where o.outbox_id = :'outbox_id'::bigint and o.claim_id = :'claim_id'::uuid and o.status = 'PROCESSING'

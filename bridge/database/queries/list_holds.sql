@@ -1,29 +1,20 @@
--- Lists held keys, the row that holds each, and how many parked rows wait behind it (by the key's hash).
+-- Lists held keys, the longest held first, the row that holds each, and how many parked rows wait behind
+-- it (by the key's hash); at most so many (null: all).
 -- Locks: nothing. Index: app_outbox_pkey, app_outbox_queue_parked_idx; reads all holds.
 select
     h.destination,
     h.ordering_key,
     h.outbox_id,
-    o.message_key,
-    o.status,
-    coalesce(o.last_error_code, h.error_code) as error_code,
-    o.last_error_msg as error_message,
+    h.message_key,
+    h.status,
+    h.error_code,
+    h.error_message,
     h.held_at,
     h.released_at,
-    to_json(o.next_run_at) #>> '{}' as next_run_at,
-    exists(
-        select from :"schema".app_outbox_suspect as s where s.outbox_id = h.outbox_id and s.deaths >= 2
-    ) as is_alone,
-    (
-        select count(*)
-        from :"schema".app_outbox_queue as q
-        where
-            q.destination = h.destination
-            and q.key_hash = h.key_hash
-            and q.parked is not null
-            and q.outbox_id > h.boundary
-    ) as waiting
-from :"schema".app_outbox_hold as h
-left join :"schema".app_outbox as o on h.outbox_id = o.outbox_id
+    to_json(h.next_run_at) #>> '{}' as next_run_at,
+    h.is_alone,
+    h.waiting
+from :"schema".outbox_held_keys as h
 where :'destinations'::text [] is null or h.destination = any(:'destinations'::text [])
 order by h.held_at, h.destination, h.ordering_key, h.outbox_id
+limit :'row_limit'::bigint

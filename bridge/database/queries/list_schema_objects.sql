@@ -9,6 +9,14 @@ with tables as (
         c.relpersistence
     from pg_catalog.pg_class as c
     where c.relnamespace = :'schema_oid'::pg_catalog.oid and c.relkind in ('r', 'p')
+),
+
+views as (
+    select
+        c.oid,
+        c.relname::pg_catalog.text as table_name
+    from pg_catalog.pg_class as c
+    where c.relnamespace = :'schema_oid'::pg_catalog.oid and c.relkind = 'v'
 )
 
 select
@@ -18,10 +26,26 @@ select
 from tables as t
 union all
 select
+    'view',
+    v.table_name,
+    ''
+from views as v
+union all
+select
     'column',
     t.table_name || '.' || a.attname,
     ''
-from tables as t
+from (
+    select
+        tables.oid,
+        tables.table_name
+    from tables
+    union all
+    select
+        views.oid,
+        views.table_name
+    from views
+) as t
 inner join pg_catalog.pg_attribute as a on t.oid = a.attrelid
 where a.attnum > 0 and not a.attisdropped
 union all

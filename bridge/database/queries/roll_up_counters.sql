@@ -1,5 +1,6 @@
--- Replaces the counters' increments by one row for each destination, status and minute;
--- minutes older than a day by one for each day.
+-- Replaces the counters' increments by one row for each destination, status and minute, and minutes
+-- older than a day by one for each day. What entered a status and what left it stay apart, so that
+-- pruning and replays do not lessen what was sent in a minute.
 -- Locks: the increments it replaces (the caller holds the lock of the duty).
 with old_rows as (
     delete from :"schema".app_outbox_counter
@@ -11,12 +12,19 @@ with old_rows as (
 
 insert into :"schema".app_outbox_counter (destination, status, delta, counted_at)
 select
-    destination,
-    status,
-    sum(delta),
-    case
-        when counted_at >= now() - interval '1 day' then date_trunc('minute', counted_at)
-        else date_trunc('day', counted_at)
-    end
-from old_rows
-group by 1, 2, 4
+    o.destination,
+    o.status,
+    sum(o.delta),
+    o.counted_at
+from (
+    select
+        old_rows.destination,
+        old_rows.status,
+        old_rows.delta,
+        case
+            when old_rows.counted_at >= now() - interval '1 day' then date_trunc('minute', old_rows.counted_at)
+            else date_trunc('day', old_rows.counted_at)
+        end as counted_at
+    from old_rows
+) as o
+group by o.destination, o.status, o.counted_at, sign(o.delta)

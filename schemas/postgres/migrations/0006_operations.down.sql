@@ -58,7 +58,7 @@ $$;
 
 drop trigger app_outbox_audit_chain on :"schema".app_outbox_audit;
 drop function :"schema".app_outbox_audit_link();
-drop function :"schema".app_outbox_audit_append(:"schema".app_outbox_audit);
+drop function :"schema".app_outbox_audit_append(bigint, xid8);
 drop table :"schema".app_outbox_audit_head;
 drop table :"schema".app_outbox_audit_link;
 
@@ -77,5 +77,6 @@ end
 $$;
 
 drop index :"schema".app_outbox_audit_request_id_idx;
+alter table :"schema".app_outbox_audit drop column transaction_id;
 alter table :"schema".app_outbox_audit drop column database_user;
 alter table :"schema".app_outbox_audit drop column request_id;

@@ -12,13 +12,15 @@
 
 alter table :"schema".app_outbox_audit add column request_id varchar(128);
 alter table :"schema".app_outbox_audit add column database_user varchar(128);
+alter table :"schema".app_outbox_audit add column transaction_id xid8;
 
--- Only new entries: of the older ones the database user is not known.
+-- Only new entries: of the older ones user and transaction are not known.
 alter table :"schema".app_outbox_audit
 alter column request_id set default pg_catalog.left(
     nullif(pg_catalog.current_setting('outbox_bridge.request_id', true), ''), 128
 ),
-alter column database_user set default session_user;
+alter column database_user set default session_user,
+alter column transaction_id set default pg_catalog.pg_current_xact_id();
 
 create index app_outbox_audit_request_id_idx
 on :"schema".app_outbox_audit (request_id, audit_id)
@@ -50,58 +52,76 @@ create table :"schema".app_outbox_audit_head (
 insert into :"schema".app_outbox_audit_head (position, hash)
 values (0, pg_catalog.decode(pg_catalog.repeat('00', 32), 'hex'));
 
+-- Appends the entries of one transaction, from first_id on (of all, where it is null), that have no link.
 -- `bridge/database/queries/read_audit_chain.sql` repeats the text that is hashed: it must not ask a
 -- function that whoever changed the audit may have changed as well.
-create function :"schema".app_outbox_audit_append(entry :"schema".app_outbox_audit) returns void
+create function :"schema".app_outbox_audit_append(first_id bigint, own_transaction xid8) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    previous record;
+    last record;
+    entry record;
     moment timestamptz := clock_timestamp();
     digest bytea;
 begin
     -- Waits for a transaction that is committing, and then sees what it left: no two links follow the
-    -- same one. In a snapshot that is older than the head the update fails instead.
+    -- same one. In a snapshot that is older than the head this fails instead.
     select h.position, h.hash
-    into strict previous
+    into strict last
     from :"schema".app_outbox_audit_head as h
     for update;
-    digest := sha256(previous.hash || convert_to(
-        jsonb_build_array(
-            previous.position + 1,
-            timezone('UTC', moment),
-            entry.audit_id,
-            entry.outbox_id,
-            entry.action_name,
-            entry.reason,
-            entry.changed_by,
-            timezone('UTC', entry.changed_at),
-            entry.before_state,
-            entry.after_state,
-            entry.source,
-            entry.request_id,
-            entry.database_user
-        )::text,
-        'UTF8'
-    ));
-    insert into :"schema".app_outbox_audit_link (position, audit_id, linked_at, prev_hash, hash)
-    values (previous.position + 1, entry.audit_id, moment, previous.hash, digest);
+    for entry in
+        select a.*
+        from :"schema".app_outbox_audit as a
+        where
+            a.audit_id >= first_id
+            and (own_transaction is null or a.transaction_id = own_transaction)
+            and not exists (select from :"schema".app_outbox_audit_link as l where l.audit_id = a.audit_id)
+        order by a.audit_id
+    loop
+        digest := sha256(last.hash || convert_to(
+            jsonb_build_array(
+                last.position + 1,
+                timezone('UTC', moment),
+                entry.audit_id,
+                entry.outbox_id,
+                entry.action_name,
+                entry.reason,
+                entry.changed_by,
+                timezone('UTC', entry.changed_at),
+                entry.before_state,
+                entry.after_state,
+                entry.source,
+                entry.request_id,
+                entry.database_user
+            )::text,
+            'UTF8'
+        ));
+        insert into :"schema".app_outbox_audit_link (position, audit_id, linked_at, prev_hash, hash)
+        values (last.position + 1, entry.audit_id, moment, last.hash, digest);
+        last.position := last.position + 1;
+        last.hash := digest;
+    end loop;
     update :"schema".app_outbox_audit_head
-    set position = previous.position + 1, hash = digest;
+    set position = last.position, hash = last.hash;
 end
 $$;
 
+-- The first entry of a transaction brings all of them: the head moves once, however many rows an action
+-- has changed.
 create function :"schema".app_outbox_audit_link() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    perform :"schema".app_outbox_audit_append(new);
+    if not exists (select from :"schema".app_outbox_audit_link as l where l.audit_id = new.audit_id) then
+        perform :"schema".app_outbox_audit_append(
+            new.audit_id, coalesce(new.transaction_id, pg_current_xact_id())
+        );
+    end if;
     return null;
 end
 $$;
 
 -- What stands in the audit already comes first.
-select :"schema".app_outbox_audit_append(a)
-from :"schema".app_outbox_audit as a
-order by a.audit_id;
+select :"schema".app_outbox_audit_append(0, null);
 
 -- Deferred: the head is locked while a transaction commits, not while it is open. Somebody who leaves one
 -- open holds up nobody's action.
@@ -313,6 +333,17 @@ begin
         end;
     elsif wanted_action = 'replay' and target.headers ->> 'outbox-replay-id' = options ->> 'replay_id' then
         return 'replay target was replayed under this id already';
+    elsif wanted_action = 'edit' and exists (
+        select
+        from jsonb_each(options -> 'headers') as h (name, value)
+        where
+            h.name = ''
+            or jsonb_typeof(h.value) <> 'string'
+            or lower(h.name collate "C") = any (
+                array['outbox-id', 'event-type', 'idempotency-key', 'content-type', 'outbox-attempt']
+            )
+    ) then
+        return 'edit sets a header that is written by the relay, has no name or is no string';
     elsif wanted_action = 'edit' and not coalesce((options ->> 'new_payload')::boolean, false) then
         headers_after := (target.headers || coalesce(options -> 'headers', '{}'))
             - coalesce((select array_agg(d.name) from jsonb_array_elements_text(options -> 'drop_headers') as d (name)), '{}');
@@ -393,7 +424,9 @@ declare
     becomes jsonb;
     has_new_payload boolean := coalesce((options ->> 'new_payload')::boolean, false);
     keep_payload boolean := coalesce((options ->> 'keep_payload')::boolean, false);
-    spacing interval := coalesce((options ->> 'spacing_seconds')::double precision, 0) * interval '1 second';
+    -- A replay is never without an id and a rate: 100 rows a second unless another one is given.
+    replay_id text := coalesce(options ->> 'replay_id', gen_random_uuid()::text);
+    spacing interval := coalesce((options ->> 'spacing_seconds')::double precision, 0.01) * interval '1 second';
     dropped text[] := array(select d.name from jsonb_array_elements_text(options -> 'drop_headers') as d (name));
     is_relay text := current_setting('outbox_bridge.session', true);
     claims uuid[] := '{}';
@@ -471,7 +504,7 @@ begin
             update :"schema".app_outbox as o
             set
                 status = 'PENDING',
-                headers = o.headers || jsonb_build_object('outbox-replay-id', options ->> 'replay_id'),
+                headers = o.headers || jsonb_build_object('outbox-replay-id', replay_id),
                 retry_count = 0,
                 next_run_at = now() + changed * spacing,
                 claim_id = null,
@@ -616,7 +649,7 @@ $$;
 
 revoke execute on function
 :"schema".app_outbox_control_audit(),
-:"schema".app_outbox_audit_append(:"schema".app_outbox_audit),
+:"schema".app_outbox_audit_append(bigint, xid8),
 :"schema".app_outbox_audit_link(),
 :"schema".app_outbox_audit_state(bigint, text, boolean, boolean),
 :"schema".app_outbox_obstacle(text, bigint, jsonb),
@@ -632,6 +665,9 @@ from public;
 comment on column :"schema".app_outbox_audit.request_id is 'Ties the entries of one command or one click together.';
 comment on column :"schema".app_outbox_audit.database_user is
 'Login that the session belonged to, whatever changed_by says; null in entries from before it was kept.';
+
+comment on column :"schema".app_outbox_audit.transaction_id is
+'Transaction that wrote it: its entries join the chain together; null in older ones.';
 
 comment on table :"schema".app_outbox_audit_link is
 'Hash chain over app_outbox_audit, in the order of commits: `outbox-bridge audit verify` follows it. Append-only.';

@@ -1,0 +1,14 @@
+"""Applies 0002_enqueue_function.up.sql."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+from bridge.integrations.django.operations import MigrateOutbox
+
+
+class Migration(migrations.Migration):
+    """See the SQL file."""
+
+    dependencies = (("outbox_bridge", "0001_outbox"),)
+    operations = (MigrateOutbox(2),)

@@ -1,0 +1,14 @@
+"""Applies 0004_retention.up.sql."""
+
+from __future__ import annotations
+
+from django.db import migrations
+
+from bridge.integrations.django.operations import MigrateOutbox
+
+
+class Migration(migrations.Migration):
+    """See the SQL file."""
+
+    dependencies = (("outbox_bridge", "0003_control"),)
+    operations = (MigrateOutbox(4),)

@@ -69,6 +69,16 @@ def _relays(overview: Overview) -> list[Point]:
                     "Relays",
                 )
             )
+    refusing = {name: why for relay in alive for name, why in relay.failing.items()}
+    found.extend(
+        Point(
+            Level.BAD,
+            f"{name} does not take records: {why}; its rows wait uncharged, others go on",
+            "/destinations",
+            "Destinations",
+        )
+        for name, why in sorted(refusing.items())
+    )
     return found
 
 

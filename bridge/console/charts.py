@@ -18,9 +18,9 @@ _GAP = 2
 _TICK_MINUTES = 15
 
 
-def bars(points: Sequence[tuple[datetime, int]], *, title: str) -> Markup:
-    """Draw a number for each minute as bars, the last one (still running) hatched by its class."""
-    top = _nice(max((number for _, number in points), default=0))
+def bars(points: Sequence[tuple[datetime, int, int]], *, title: str) -> Markup:
+    """Draw sent and failed rows of each minute as bars; the last is paler, it is not over."""
+    top = _nice(max((sent + failed for _, sent, failed in points), default=0))
     step = (_WIDTH - _LEFT) / max(1, len(points))
     usable = _HEIGHT - _TOP - _BOTTOM
     parts: list[Markup] = []
@@ -36,26 +36,24 @@ def bars(points: Sequence[tuple[datetime, int]], *, title: str) -> Markup:
                 _LEFT - 6, y + 4, _short(top * share)
             )
         )
-    for index, (minute, number) in enumerate(points):
-        height = usable * number / top if top else 0.0
-        if number:
-            height = max(1.5, height)
+    for index, (minute, sent, failed) in enumerate(points):
         x = _LEFT + index * step
-        name = "bar running" if index == len(points) - 1 else "bar"
-        parts.append(
-            Markup(
-                '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">'
-                "<title>{}: {}</title></rect>"
-            ).format(
-                name,
-                x + _GAP / 2,
-                _HEIGHT - _BOTTOM - height,
-                max(1.0, step - _GAP),
-                height,
-                f"{minute:%H:%M}",
-                count(number),
-            )
+        floor = float(_HEIGHT - _BOTTOM)
+        words = f"{minute:%H:%M}: {count(sent)} sent" + (
+            f", {count(failed)} failed" if failed else ""
         )
+        for number, kind in ((sent, "sent"), (failed, "failed")):
+            if not number:
+                continue
+            height = max(1.5, usable * number / top)
+            floor -= height
+            running = " running" if index == len(points) - 1 else ""
+            parts.append(
+                Markup(
+                    '<rect class="bar {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">'
+                    "<title>{}</title></rect>"
+                ).format(kind + running, x + _GAP / 2, floor, max(1.0, step - _GAP), height, words)
+            )
         if minute.minute % _TICK_MINUTES == 0:
             parts.append(
                 Markup(

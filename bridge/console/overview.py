@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import tuple_row
@@ -15,9 +14,11 @@ from bridge.monitor import (
     Backlog,
     DestinationBacklog,
     FailureGroup,
+    Minute,
     RelayView,
     relays,
     snapshot,
+    throughput,
 )
 from bridge.switches import ALL, SwitchView, list_switches
 
@@ -25,24 +26,23 @@ if TYPE_CHECKING:
     import psycopg
 
 EXACT_LIMIT = 10_000
-"""Waiting rows up to which everything is counted exactly; beyond it `10,000+` for a destination."""
+"""Waiting rows up to which all is counted exactly; beyond it `10,000+` for a destination."""
 TOTAL_LIMIT = 500_000
-CHART_MINUTES = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     """Everything about one moment; with `is_sketch` waiting rows are counted up to limits.
 
-    `waiting` counts PENDING rows over all destinations (up to TOTAL_LIMIT). `sent_by_minute` has
-    CHART_MINUTES + 1 numbers, the last is the minute that is not over yet.
+    `waiting` counts PENDING rows over all destinations (up to TOTAL_LIMIT). The last of `minutes` is
+    not over yet.
     """
 
     backlog: Backlog
     waiting: int
     is_sketch: bool
     held_rows: int
-    sent_by_minute: list[tuple[datetime, int]]
+    minutes: list[Minute]
 
     def switches_of(self, destination: str) -> list[SwitchView]:
         """List the switches of one destination, those for all apart."""
@@ -71,7 +71,7 @@ def read_overview(conn: psycopg.Connection[Any], schema: str) -> Overview:
             waiting=waiting,
             is_sketch=is_sketch,
             held_rows=value("probe_holds", row_limit=EXACT_LIMIT + 1),
-            sent_by_minute=_by_minute(cursor, schema, backlog.taken_at),
+            minutes=throughput(conn, schema),
         )
 
 
@@ -90,7 +90,7 @@ def _sketch(conn: psycopg.Connection[Any], schema: str) -> Backlog:
                 of(name).oldest_unsent_seconds = max(0.0, (now - due_since).total_seconds())
         for name, rows in cursor.execute(load("count_in_flight", schema)):
             of(name).counts[Status.PROCESSING] = rows
-        for name, status, rows in cursor.execute(load("count_settled", schema)):
+        for name, status, rows in cursor.execute(load("sum_settled", schema)):
             of(name).counts[Status(status)] = rows
         failures = [FailureGroup(*row) for row in cursor.execute(load("count_failed", schema))]
         for group in failures:
@@ -105,14 +105,3 @@ def _with_switched(backlog: Backlog) -> dict[str, DestinationBacklog]:
     named = {one.destination: DestinationBacklog() for one in backlog.switches}
     named.pop(ALL, None)
     return dict(sorted({**named, **backlog.destinations}.items()))
-
-
-def _by_minute(
-    cursor: psycopg.Cursor[tuple[Any, ...]], schema: str, now: datetime
-) -> list[tuple[datetime, int]]:
-    found = dict(
-        cursor.execute(load("read_throughput", schema), {"minutes": CHART_MINUTES}).fetchall()
-    )
-    this_minute = now.replace(second=0, microsecond=0)
-    minutes = [this_minute - timedelta(minutes=n) for n in range(CHART_MINUTES, -1, -1)]
-    return [(minute, max(0, found.get(minute, 0))) for minute in minutes]

@@ -265,4 +265,11 @@ def test_relays_are_listed_with_what_they_hold(outbox: Outbox, console: Console)
     )
     text = console.text("/relays")
     assert "relay-1 dead h pid 7" in text
+    outbox.execute(
+        "insert into app_outbox_relay (relay_name, host, pid, version, lease_seconds, has_lock, "
+        "failing) values ('relay-2', 'h', 8, '1', 120, false, "
+        "jsonb_build_object('orders', 'LEADER_NOT_AVAILABLE'))"
+    )
+    assert "orders does not take records: LEADER_NOT_AVAILABLE" in console.text("/")
+    assert "orders LEADER_NOT_AVAILABLE" in console.text("/relays")
     assert "Relay relay-1 is dead" in console.text("/")

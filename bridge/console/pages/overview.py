@@ -20,11 +20,12 @@ def page(request: Request) -> Response:
     here = Here(request)
     with here.reads.reading() as conn:
         overview = read_overview(conn, here.schema)
-    sent = overview.sent_by_minute
+    minutes = overview.minutes
     chart = bars(
-        sent,
-        title=f"Rows that became SENT in each of the last {len(sent) - 1} minutes; at most "
-        f"{max(number for _, number in sent):,}",
+        [(one.minute, one.sent, one.failed) for one in minutes],
+        title=f"Rows that became SENT in each of the last {len(minutes)} minutes; at most "
+        f"{max(one.sent for one in minutes):,}. {sum(one.failed for one in minutes):,} became "
+        "FAILED.",
     )
     shares = {
         name: stacked(
@@ -46,5 +47,5 @@ def page(request: Request) -> Response:
         shares=shares,
         limit=EXACT_LIMIT,
         total_limit=TOTAL_LIMIT,
-        sent_last_hour=sum(number for _, number in sent),
+        sent_last_hour=sum(one.sent for one in minutes),
     )

@@ -27,7 +27,7 @@ class Report:
 
     def of(self, verdict: Verdict) -> list[Finding]:
         """Return the findings of one verdict."""
-        return [finding for finding in self.findings if finding.verdict is verdict]
+        return [finding for finding in self.findings if finding.verdict == verdict]
 
 
 class Examination:

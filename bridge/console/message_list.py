@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAGE_ROWS = 50
 COUNT_LIMIT = 10_000
 """Counts are exact up to here; it is also the window in which rows are looked for."""
-QUEUE_LIMIT = 200_000
+QUEUE_LIMIT = 50_000
 """Waiting rows up to which the queue is read as a whole."""
 
 _OPEN = frozenset({Status.PENDING, Status.PROCESSING, Status.FAILED})

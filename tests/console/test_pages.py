@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
+
+from tests.fixtures.relays import PATIENCE
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.console.conftest import Console, NewConsoleFunction
@@ -273,3 +277,15 @@ def test_relays_are_listed_with_what_they_hold(outbox: Outbox, console: Console)
     assert "orders does not take records: LEADER_NOT_AVAILABLE" in console.text("/")
     assert "orders LEADER_NOT_AVAILABLE" in console.text("/relays")
     assert "Relay relay-1 is dead" in console.text("/")
+
+
+def test_the_doctor_tells_what_it_found(outbox: Outbox, console: Console) -> None:
+    def examined() -> str | None:
+        text = console.text("/system")
+        return text if "looked" in text and "Looking at" not in text else None
+
+    text = wait_until(examined, "the examination is over", PATIENCE)
+    assert re.search(r"[1-9]\d* unknown, [1-9]\d* ok", text), text
+    assert "migrations ok" in text
+    assert "kafka unknown" in text
+    assert console.send("/system/examine").status_code == 303

@@ -29,8 +29,8 @@ $(STAMP): requirements.lock pyproject.toml bridge/version.py
 system:  ## As root: install the system programs that tests and demo use (Java, Maven, PostgreSQL 15, PgBouncer, Chromium, Prometheus, Go, Node.js)
 	@sh .ci/system-packages
 
-demo: setup  ## Run the whole thing on a real PostgreSQL and a real Kafka (MESSAGES=20000; or SCENARIO=shop ORDERS=200)
-	@$(BIN)/outbox-bridge demo $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(ORDERS),--orders $(ORDERS))
+demo: setup  ## Run the whole thing on a real PostgreSQL and a real Kafka (MESSAGES=20000; CONSOLE=1 stays, with the console; or SCENARIO=shop ORDERS=200)
+	@$(BIN)/outbox-bridge demo $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(ORDERS),--orders $(ORDERS)) $(if $(CONSOLE),--console)
 
 test: system setup  ## Run the tests on a real PostgreSQL and a real Kafka (ARGS="-k name", WORKERS=0 for one process)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

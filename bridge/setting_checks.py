@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bridge.console_checks import console_contradictions
 from bridge.kafka.properties import (
     DEFAULT_MESSAGE_TIMEOUT_MS,
     canonical,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_AUDIT = 30 * 86400.0
 """The schema's own limit: a shorter time would let a mistake wipe what an audit is for."""
-_SECRET_FIELDS = frozenset({"url", "direct_url", "database_url"})
+_SECRET_FIELDS = frozenset({"url", "direct_url", "database_url", "read_url", "secret", "users"})
 
 
 def is_secret_setting(path: SettingPath) -> bool:
@@ -64,6 +65,7 @@ def contradictions(settings: Settings) -> list[str]:
         *_retention(settings),
         *_routes(settings),
         *_kafka(settings),
+        *console_contradictions(settings),
     ]
 
 

@@ -35,6 +35,10 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _MAX_LISTED = 20
+_LISTS = frozenset(
+    {"allow_unsafe", "allowed_hosts", "masks", "operators", "trusted_proxies", "users"}
+)
+"""Fields that are lists: in the environment JSON, or words between commas."""
 _KAFKA_UNDERSCORED = {"log.level": "log_level"}
 
 
@@ -106,7 +110,7 @@ def read_environment(environment: Mapping[str, str], sections: Sections) -> Laye
             _add_section(layer, "routes", _json(text, origin), sections, origin)
         else:
             section, name = path
-            value: Any = _words(text, origin) if name == "allow_unsafe" else text
+            value: Any = _words(text, origin) if name in _LISTS else text
             layer.values.setdefault(section, {})[name] = value
             layer.origins[path] = origin
     return layer

@@ -299,6 +299,40 @@ class HandoffSettings(_Section):
     inbox_schema: Annotated[str, AfterValidator(_identifier)] = "public"
 
 
+class ConsoleSettings(_Section):
+    """The operator's pages in a browser; see docs/console.md."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8470
+    """0 takes a free port; the program prints it."""
+    public_url: Annotated[str | None, BeforeValidator(_not_empty)] = None
+    """Where people reach it through a reverse proxy, its path included."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that may stand in a request's Host header."""
+    auth: Literal["none", "basic", "proxy"] = "none"
+    role: Literal["viewer", "operator"] = "operator"
+    """What everybody may do where auth is none."""
+    users: tuple[SecretStr, ...] = ()
+    """For basic: `name:role:hash`, as `outbox-bridge console --add-user NAME` prints it."""
+    trusted_proxies: tuple[str, ...] = ()
+    """For proxy: addresses and networks whose user header is believed."""
+    user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = "X-Forwarded-User"
+    operators: tuple[str, ...] = ()
+    """For proxy: logins that may act; everybody else looks on. `*`: all."""
+    secret: Url = None
+    """Signs sessions; unset, a new one at each start."""
+    read_url: Url = None
+    """Database connection for reading, such as a reader's login or a standby."""
+    statement_timeout: Seconds = 5.0
+    refresh: Seconds = 2.0
+    """How often the database is asked whether there is anything new, while somebody looks."""
+    payloads: Literal["everybody", "operators", "nobody"] = "everybody"
+    masks: tuple[str, ...] = ()
+    """Fields of payloads (`card.number`, `**.password`) and headers (`header:authorization`)."""
+    trace_link: Annotated[str | None, BeforeValidator(_not_empty)] = None
+    """A trace in your tracing system: a URL with {trace_id}."""
+
+
 class Settings(BaseSettings):
     """Every setting, by section. Made by `load_settings`; frozen; its repr shows no secret."""
 
@@ -317,6 +351,7 @@ class Settings(BaseSettings):
     local: LocalSettings = Field(default_factory=LocalSettings)
     enqueue: EnqueueSettings = Field(default_factory=EnqueueSettings)
     handoff: HandoffSettings = Field(default_factory=HandoffSettings)
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings)
 
     _origins: dict[SettingPath, Origin] = PrivateAttr(default_factory=dict)
     _file: Path | None = PrivateAttr(default=None)

@@ -42,6 +42,7 @@ _COMMANDS: dict[str, _Entry] = {
     "hand-off": _Entry(
         "bridge.cli.hand_off:hand_off", "Call an HTTP API for each message of a topic.", _RUN
     ),
+    "console": _Entry("bridge.cli.console:console", "Serve the operator's pages.", _RUN),
     "status": _Entry("bridge.cli.status:status", "Show what is unsent, failed and sent.", _LOOK),
     "list": _Entry("bridge.cli.list:list_messages", "List messages.", _LOOK),
     "show": _Entry("bridge.cli.show:show", "Show everything about one message.", _LOOK),

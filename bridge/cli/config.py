@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def show(
     output.note(f"settings file: {settings.file or 'none'}")
     output.table(
         ["setting", "value", "source", "environment variable"],
-        [[one.name, _readable(one.value), one.source, one.variable] for one in shown],
+        [[one.name, readable(one.value), one.source, one.variable] for one in shown],
     )
 
 
@@ -90,8 +91,9 @@ def effective(settings: Settings) -> Iterator[EffectiveSetting]:
             if (section, field) == ("kafka", "properties"):
                 yield from _properties(settings)
             else:
+                mask = partial(_masked_console, field) if section == "console" else _masked
                 name = info.alias or field
-                yield _setting(settings, (section, name), _masked(getattr(model, field)))
+                yield _setting(settings, (section, name), mask(getattr(model, field)))
 
 
 def _setting(settings: Settings, path: SettingPath, value: Any) -> EffectiveSetting:
@@ -129,6 +131,12 @@ def _masked(value: Any) -> Any:
     return value
 
 
+def _masked_console(field: str, value: Any) -> Any:
+    if field == "users":
+        return tuple(":".join([*user.get_secret_value().split(":")[:2], MASK]) for user in value)
+    return MASK if field == "secret" and value is not None else _masked(value)
+
+
 def mask_url(url: str) -> str:
     """Hide the passwords of a connection URL or a `key=value` connection string."""
     # Up to the last @: a password with @ or / that is not percent-encoded is hidden as well.
@@ -136,7 +144,8 @@ def mask_url(url: str) -> str:
     return _NAMED_SECRET.sub(rf"\1{MASK}", url)
 
 
-def _readable(value: Any) -> str | int | float | None:
+def readable(value: Any) -> str | int | float | None:
+    """Write a setting's value for people; None where it is not set."""
     if isinstance(value, bool):
         return property_text(value)
     if isinstance(value, tuple):

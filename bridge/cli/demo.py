@@ -48,6 +48,23 @@ def demo(
             help=f"How many orders the busy hour has (shop; default {_ORDERS}).",
         ),
     ] = None,
+    console: Annotated[
+        bool,
+        typer.Option(
+            "--console",
+            help="Stay until Ctrl-C: real traffic, failures on purpose, and the console on it.",
+        ),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65_535,
+            metavar="N",
+            help="With --console: its port; 0: a free one.",
+        ),
+    ] = 0,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the folder with data and logs, and say where.")
     ] = False,
@@ -73,10 +90,16 @@ def demo(
       outbox-bridge demo
       outbox-bridge demo --messages 200000 --keep
       outbox-bridge demo --scenario shop
+      outbox-bridge demo --console
     """
     _check_options(scenario, messages, orders)
+    if console and scenario != "relay":
+        raise typer.BadParameter(f"the scenario {scenario} has no console", param_hint="--console")
     settings = settings_from(config)
     output = Output(as_json=as_json)
+    if console:
+        _show(settings, output, keep=keep, port=port)
+        return
     try:
         if scenario == "shop":
             checks, kept = _shop(settings, output, orders=orders or _ORDERS, keep=keep)
@@ -91,6 +114,11 @@ def demo(
     if kept is not None:
         output.note(f"data and logs are in {kept}")
     _conclude(output, checks, moral)
+    if scenario == "relay" and not as_json:
+        output.note(
+            "To look at one in a browser, with failures on purpose: "
+            "outbox-bridge demo --console (make demo CONSOLE=1)"
+        )
 
 
 def _check_options(scenario: str, messages: int | None, orders: int | None) -> None:
@@ -153,3 +181,15 @@ def _conclude(output: Output, checks: Sequence[Check], moral: str) -> None:
     if wrong:
         raise typer.Exit(exit_codes.FAILURE)
     output.note(moral)
+
+
+def _show(settings: Settings, output: Output, *, keep: bool, port: int) -> None:
+    """Play the demo that stays."""
+    from bridge.demo.screen import open_screen  # noqa: PLC0415 - as above
+    from bridge.demo.showcase import run_showcase  # noqa: PLC0415 - as above
+
+    try:
+        with open_screen(sys.stderr) as screen:
+            run_showcase(settings, keep=keep, port=port, screen=screen)
+    except KeyboardInterrupt:
+        output.note("everything that was started has ended")

@@ -35,6 +35,11 @@ class _ClampingLoader(TimestamptzLoader):
             return _FIRST if is_early else _LAST
 
 
+def clamp_times(conn: psycopg.Connection[Any]) -> None:
+    """Let times beyond what Python can hold arrive as the first or last one that it can."""
+    conn.adapters.register_loader("timestamptz", _ClampingLoader)
+
+
 @contextmanager
 def reading(
     url: str | None, schema: str, *, stage: str = "cli", connect_timeout: int = 10
@@ -44,7 +49,7 @@ def reading(
     Raises DatabaseError, or SchemaError where the outbox tables are missing.
     """
     with connect(url, stage=stage, connect_timeout=connect_timeout) as conn, translated(schema):
-        conn.adapters.register_loader("timestamptz", _ClampingLoader)
+        clamp_times(conn)
         conn.execute("set time zone 'UTC'")
         yield conn
 

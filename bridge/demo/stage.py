@@ -42,6 +42,11 @@ class Stage:
 
     parts: LocalParts
     folder: Path
+    prefix: str
+    """What the demo's destinations and topics begin with on brokers that are not ours."""
+    database_url: str
+    environment: dict[str, str]
+    """What a process of the demo is started with."""
     observer: Observer
     shop: Child
     consumer: Child
@@ -106,6 +111,9 @@ def build_stage(
         yield Stage(
             parts=parts,
             folder=folder,
+            prefix=prefix,
+            database_url=url,
+            environment=environment,
             observer=observer,
             shop=child("seller", asdict(names)),
             consumer=child(

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from bridge.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _PARTITIONS = 6
 _READY_SECONDS = 30.0
@@ -27,15 +27,24 @@ _silent.propagate = False
 
 @contextlib.contextmanager
 def demo_topics(
-    bootstrap_servers: str, names: Sequence[str], *, is_real: bool, remove: bool
+    bootstrap_servers: str,
+    names: Sequence[str],
+    *,
+    is_real: bool,
+    remove: bool,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     """Create the topics and wait for their leaders; with `remove` delete them at the end.
+
+    `config` holds settings of the topics; the mock cluster knows none.
 
     Raises KafkaError where they do not come to be.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_silent)
     if is_real:
-        topics = [NewTopic(name, num_partitions=_PARTITIONS) for name in names]
+        topics = [
+            NewTopic(name, num_partitions=_PARTITIONS, config=dict(config or {})) for name in names
+        ]
         for future in admin.create_topics(topics, request_timeout=_ANSWER_SECONDS).values():
             # Brokers may refuse this and yet create a topic that is asked for, as the mock
             # cluster does, which knows no CreateTopics.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import LocalError
 from tests.bench import (
     apart,
+    console,
     consumer,
     drain,
     fair,
@@ -54,6 +55,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "fair": fair.run,
     "retention": retention.run,
     "views": views.run,
+    "console": console.run,
     "consumer": consumer.run,
     "metrics": metering.run,
     "traces": traces.run,
@@ -69,7 +71,9 @@ def main() -> int:
     if arguments.pairs:
         sizes = dataclasses.replace(sizes, pairs=arguments.pairs)
     if arguments.rows:
-        sizes = dataclasses.replace(sizes, drain_rows=arguments.rows, scale_rows=arguments.rows)
+        sizes = dataclasses.replace(
+            sizes, drain_rows=arguments.rows, scale_rows=arguments.rows, console_rows=arguments.rows
+        )
     with_peer = not arguments.no_peer and bool(_WITH_PEER & set(names))
     signal.signal(signal.SIGTERM, _interrupted)
     started = time.monotonic()

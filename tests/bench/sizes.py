@@ -29,6 +29,7 @@ class Sizes:
     large_rows: int = 2_000
     view_rows: int = 5_000_000
     consumer_rows: int = 20_000
+    console_rows: int = 5_000_000
 
 
 FULL = Sizes()
@@ -52,5 +53,6 @@ QUICK = Sizes(
     large_rows=200,
     view_rows=200_000,
     consumer_rows=4_000,
+    console_rows=300_000,
 )
 """Ends within five minutes on two cores; too small for figures to quote."""

@@ -116,7 +116,8 @@ def test_the_demo_uses_given_servers_and_leaves_them_as_they_were(
         "lost",
         "order inversions",
     ]
-    assert done.stderr.endswith("Nothing was lost, and every number adds up.\n")
+    assert "\nNothing was lost, and every number adds up.\n" in done.stderr
+    assert "outbox-bridge demo --console" in done.stderr.splitlines()[-1]
     assert demo_databases(postgres) == []
     if kafka.is_real:
         wait_until(lambda: demo_topics(kafka) == [], "the demo's topics are removed")

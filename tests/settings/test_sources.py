@@ -175,6 +175,7 @@ def test_unknown_name_in_the_file_is_refused(text: str, message: str, tmp_path: 
         "OUTBOX_BRIDGE_RELAY_PORT_8080_TCP_PROTO",
         # A service called outbox-bridge-http, whose variable is also a setting.
         "OUTBOX_BRIDGE_HTTP_PORT",
+        "OUTBOX_BRIDGE_CONSOLE_PORT",
     ],
 )
 def test_variables_that_are_no_settings_are_left_alone(
@@ -213,6 +214,15 @@ def test_every_field_can_be_set_by_its_variable(monkeypatch: pytest.MonkeyPatch)
         "archive": "file",
         "missing_topic": "create",
         "port": "9464",
+        "auth": "proxy",
+        "role": "viewer",
+        "payloads": "nobody",
+        "host": "127.0.0.2",
+        "public_url": "https://outbox.example.net",
+        "trusted_proxies": "10.0.0.5",
+        "secret": "some-text-that-is-long",
+        "trace_link": "https://traces.example.net/{trace_id}",
+        "users": '["ana:viewer:$argon2id$v=19"]',
     }
     default = load_settings()
     for section, fields in setting_fields().items():

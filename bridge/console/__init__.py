@@ -1,0 +1,1 @@
+"""The operator's pages in a browser: see, decide, act, prove."""

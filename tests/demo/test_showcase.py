@@ -1,0 +1,56 @@
+"""`demo --console`: traffic, failures on purpose and a console, until somebody ends it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import urllib.request
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tests.demo.test_demo import demo_databases, demo_topics, given_servers, one_server
+from tests.fixtures.relays import PATIENCE
+from tests.fixtures.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.fixtures.cli import StartCliFunction
+    from tests.fixtures.kafka import KafkaBroker
+    from tests.fixtures.postgres import PostgresServer
+
+__all__ = ["given_servers"]
+
+
+@one_server
+def test_the_console_shows_traffic_and_failures_until_it_is_ended(
+    given_servers: dict[str, str],
+    start_cli: StartCliFunction,
+    postgres: PostgresServer,
+    kafka: KafkaBroker,
+) -> None:
+    demo = start_cli("demo", "--console", env=given_servers)
+
+    def url() -> str | None:
+        assert demo.running, demo.stderr
+        match = re.search(r"the console is on (http://\S+)", demo.stderr)
+        return match[1] if match else None
+
+    address = wait_until(url, "the console is up", PATIENCE)
+
+    def page(path: str) -> str:
+        with urllib.request.urlopen(f"{address}{path}", timeout=30) as answer:  # noqa: S310 - http
+            return str(answer.read().decode())
+
+    wait_until(lambda: "MESSAGE_TOO_LARGE" in page("failures"), "a document failed", PATIENCE)
+    wait_until(lambda: "Acknowledged by Kafka" in page("find?q=order-1-created"), "SENT", PATIENCE)
+    assert "relay-2" in page("relays")
+    demo.send(signal.SIGINT)
+    assert demo.wait(PATIENCE) == 0
+    assert "Traceback" not in demo.stderr
+    assert demo_databases(postgres) == []
+    wait_until(lambda: not demo_topics(kafka) or not kafka.is_real, "the topics are gone")
+    with psycopg.connect(postgres.url) as conn:
+        left = conn.execute(
+            "select application_name from pg_stat_activity where application_name like '%demo%'"
+        ).fetchall()
+    assert left == []

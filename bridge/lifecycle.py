@@ -86,3 +86,10 @@ TRANSITIONS: tuple[Transition, ...] = (
 def is_allowed(source: Status | None, target: Status) -> bool:
     """Tell whether any transition leads from `source` (None: no row yet) to `target`."""
     return any(t.source is source and t.target is target for t in TRANSITIONS)
+
+
+def exposure(status: str, claim_count: int) -> str:
+    """Say in words whether a row's record may have reached Kafka."""
+    if status == Status.SENT:
+        return "was sent"
+    return "never handed to Kafka" if claim_count == 0 else "may have been sent"

@@ -18,6 +18,7 @@ from bridge.cli.options import (
     settings_from,
 )
 from bridge.cli.output import Output, moment
+from bridge.lifecycle import exposure
 
 if TYPE_CHECKING:
     from bridge.operations import AuditRecord
@@ -118,7 +119,7 @@ def audit(
                 entry.outbox_id,
                 _who(entry),
                 entry.source,
-                _state(entry.before_state),
+                _state(entry.before_state, is_before=True),
                 _state(entry.after_state),
                 entry.reason,
             ]
@@ -214,11 +215,14 @@ def _who(entry: AuditRecord) -> str:
     return f"{entry.changed_by} ({entry.database_user})"
 
 
-def _state(state: dict[str, Any] | None) -> str | None:
-    """Show of a row its status, of a switch what it stands at."""
+def _state(state: dict[str, Any] | None, *, is_before: bool = False) -> str | None:
+    """Show of a row its status, before also its exposure; of a switch how it stands."""
     if state is None:
         return None
     if "status" in state:
-        return str(state["status"])
+        status = str(state["status"])
+        if not is_before or "claim_count" not in state:
+            return status
+        return f"{status}, {exposure(status, state['claim_count'])}"
     shown = [f"{name}={value}" for name, value in sorted(state.items()) if value not in (None, "")]
     return " ".join(shown)

@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import ConfigOption, settings_from
+from bridge.cli.options import ConfigOption, JsonOption, settings_from
+from bridge.cli.output import Output
+from bridge.cli.traces import start_traces
 from bridge.errors import ConfigurationError
+
+_FLUSH = 5.0
+"""Seconds that the end waits for traces to be sent."""
 
 
 def hand_off(
@@ -53,16 +58,20 @@ def hand_off(
         ),
     ] = None,
     config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Call an HTTP API once for each message, with its key as Idempotency-Key.
 
-    Runs until SIGTERM or SIGINT. 429 and 503 wait as Retry-After says and cost no attempt, nor does
-    an API that cannot be reached or refuses the credentials; other 5xx and lost answers are tried
-    again with the same key; other 4xx go to the dead-letter topic.
+    Runs until SIGTERM or SIGINT; with --json it then says what became of how many. 429 and 503 wait
+    as Retry-After says and cost no attempt, nor does an API that cannot be reached or refuses the
+    credentials; other 5xx and lost answers are tried again with the same key; other 4xx go to the
+    dead-letter topic.
 
     With OUTBOX_BRIDGE_HANDOFF_INBOX_URL (a database with `migrate up --set inbox`) messages that
     were handed over before make no second request. OUTBOX_BRIDGE_HANDOFF_AUTHORIZATION is the value
     of the header Authorization; both may stand under [handoff] in the settings file.
+
+    OpenTelemetry's OTEL_* variables switch traces on, such as OTEL_EXPORTER_OTLP_ENDPOINT.
 
     Examples:
       outbox-bridge hand-off payments --url https://api.example.net/charges --group charge
@@ -98,9 +107,17 @@ def hand_off(
         retry=RetryPolicy(attempts=attempts, base=0.5, cap=300.0),
         handler_timeout=None,
         kafka=aiokafka_security(settings.kafka.properties),
+        trace_as_child=True,
     )
     HandOff(url, method=method, headers=headers, timeout=timeout).attach(consumer, events)
-    consumer.run()
+    tracing = start_traces("outbox-bridge-hand-off")
+    try:
+        consumer.run()
+    finally:
+        if tracing is not None:
+            tracing.close(_FLUSH)
+    if as_json:
+        Output(as_json=True).json(consumer.counts)
 
 
 def _header(text: str) -> tuple[str, str]:

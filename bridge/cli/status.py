@@ -44,12 +44,13 @@ def status(
         backlog = snapshot(conn, settings.database.schema_name)
     output = Output(as_json=json)
     if json:
-        output.json(_document(backlog, settings.database.schema_name))
+        output.json(document(backlog, settings.database.schema_name))
     else:
         _tables(output, backlog)
 
 
-def _document(backlog: Backlog, schema: str) -> dict[str, Any]:
+def document(backlog: Backlog, schema: str) -> dict[str, Any]:
+    """Return the backlog as the JSON document of `status`."""
     return {
         "taken_at": backlog.taken_at,
         "schema": schema,

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bridge.cli.options import ConfigOption, DatabaseUrlOption, SchemaOption, settings_from
+from bridge.cli.options import (
+    ConfigOption,
+    DatabaseUrlOption,
+    JsonOption,
+    SchemaOption,
+    settings_from,
+)
 from bridge.cli.output import Output, moment, printable
 from bridge.errors import DatabaseError
 
@@ -36,11 +42,12 @@ def top(
     config: ConfigOption = None,
     database_url: DatabaseUrlOption = None,
     schema: SchemaOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Watch the outbox live: counts, rates, destinations, failures, held keys and relays.
 
     What needs attention stands first. `q` ends it, any other key looks at once. Where stdout is no
-    terminal it looks once and writes plain text.
+    terminal it looks once and writes plain text; --json looks once and writes JSON.
 
     Examples:
       outbox-bridge top
@@ -48,8 +55,8 @@ def top(
       watch -n 10 outbox-bridge top --once
     """
     settings = settings_from(config, database_url=database_url, schema=schema)
-    output = Output()
-    if once or not output.is_terminal:
+    output = Output(as_json=json)
+    if once or json or not output.is_terminal:
         _look_once(settings, output)
     else:
         _Live(settings, interval).run()
@@ -76,12 +83,24 @@ def take(conn: psycopg.Connection[Any], schema: str) -> Sample:
 
 def _look_once(settings: Settings, output: Output) -> None:
     from bridge.cli.overview import headline, rates, sections  # noqa: PLC0415 - as above
+    from bridge.cli.status import document  # noqa: PLC0415 - as above
     from bridge.database.reading import reading  # noqa: PLC0415 - as above
 
     name = settings.database.schema_name
     with reading(settings.database_url, name, stage="top") as conn:
         sample = take(conn, name)
     speed = rates(sample, None)
+    if output.as_json:
+        output.json(
+            {
+                **document(sample.backlog, name),
+                "sent_per_second": speed.sent,
+                "minutes": list(sample.minutes),
+                "held_keys": list(sample.held),
+                "held_count": sample.held_count,
+            }
+        )
+        return
     for line in headline(sample, speed):
         output.line(line)
     for section in sections(sample, speed):

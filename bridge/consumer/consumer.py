@@ -248,6 +248,7 @@ class Consumer:
         finally:
             self._rebalances = self._runner.rebalances
             self._runner = None
+            self._is_stopping = False
             for close in self._closers:
                 await close()
 

@@ -78,6 +78,8 @@ class Options:
         """Return what aiokafka's consumer is told."""
         return {
             "isolation_level": "read_committed",
+            # aiokafka's own 100 ms are ten lines of log a second while no broker answers.
+            "retry_backoff_ms": 250,
             **self.kafka,
             **self.client_options(),
             "group_id": self.group,

@@ -41,7 +41,9 @@ def destinations(cluster: Cluster) -> Iterator[Outcome]:
         if route.problem is not None:
             yield problem(
                 f"{whose}: {how} a name that no topic can have: {route.problem}",
-                "Give it a route with a topic in [[routes]], or correct the rows' destination.",
+                "Give it a route with a topic in [[routes]], or correct the rows: outbox-bridge "
+                "edit "
+                "--to-destination.",
             )
         elif found is not None and found.is_missing:
             if cluster.creates_topics:

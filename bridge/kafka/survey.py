@@ -68,7 +68,7 @@ class TopicSurvey:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSurvey:
-    """What is known of the cluster. `release`: the oldest Kafka that it may be, None: too old."""
+    """What is known of the cluster."""
 
     brokers: int
     controller: bool
@@ -81,6 +81,8 @@ class ClusterSurvey:
     @property
     def release(self) -> str | None:
         """The oldest release of Kafka that speaks these versions; None below 3.0."""
+        if LIST_TRANSACTIONS not in self.apis:
+            return None  # other brokers than Kafka's may speak single requests in newer versions
         for release, request, version in _SINCE:
             if self.apis.get(request, -1) >= version:
                 return release

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bridge.lifecycle import exposure
 from bridge.operations.actions import cancel, edit, release, replay, retry, send_now, skip
 from bridge.operations.audit import AuditRecord, list_audit
 from bridge.operations.audit_chain import ChainReport, Flaw, Head, verify_audit
@@ -19,7 +20,6 @@ from bridge.operations.shapes import (
     Selection,
     TargetRow,
     Unset,
-    exposure,
 )
 
 __all__ = [

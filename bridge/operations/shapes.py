@@ -1,4 +1,4 @@
-"""What actions are told and what they answer (pure)."""
+"""What actions are told and what they answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bridge.errors import InvalidOperationError
 from bridge.inspection import MAX_ID
-from bridge.lifecycle import Status
+from bridge.lifecycle import Status, exposure
 
 MAX_NAME = 128
 """Characters that the audit keeps of an actor and of a request id."""
@@ -175,13 +175,6 @@ class ChangedRow:
     def exposure(self) -> str:
         """Whether the record may be in Kafka; see `exposure`."""
         return exposure(self.before, self.claim_count)
-
-
-def exposure(status: str, claim_count: int) -> str:
-    """Say in words whether a row's record may have reached Kafka."""
-    if status == Status.SENT:
-        return "was sent"
-    return "never handed to Kafka" if claim_count == 0 else "may have been sent"
 
 
 @dataclass(frozen=True, slots=True)

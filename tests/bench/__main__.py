@@ -26,6 +26,7 @@ from tests.bench import (
     retention,
     scale,
     traces,
+    views,
     writers,
 )
 from tests.bench.debezium import ensure_jars
@@ -52,6 +53,7 @@ _BENCHES: dict[str, Callable[[Lab, Sizes, Path | None], Findings]] = {
     "large": large.run,
     "fair": fair.run,
     "retention": retention.run,
+    "views": views.run,
     "consumer": consumer.run,
     "metrics": metering.run,
     "traces": traces.run,

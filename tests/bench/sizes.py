@@ -27,6 +27,7 @@ class Sizes:
     held_rows: int = 200_000
     sick_rows: int = 100_000
     large_rows: int = 2_000
+    view_rows: int = 5_000_000
     consumer_rows: int = 20_000
 
 
@@ -49,6 +50,7 @@ QUICK = Sizes(
     held_rows=20_000,
     sick_rows=20_000,
     large_rows=200,
+    view_rows=200_000,
     consumer_rows=4_000,
 )
 """Ends within five minutes on two cores; too small for figures to quote."""

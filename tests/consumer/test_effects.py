@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.consumer import Received
     from tests.consumer.conftest import NewConsumerFunction, ProduceFunction, Shop
     from tests.fixtures.kafka import ConsumeFunction, NewTopicFunction
+    from tests.fixtures.relays import Outbox, RunRelayFunction
 
 KEEP = "insert into effect (message_key, number) values (%s, %s)"
 SOON = RetryPolicy(attempts=3, base=0.01, cap=0.05)
@@ -48,6 +49,35 @@ async def test_each_message_has_its_effect_once(
     assert consumer.counts["processed"] == 200
     assert consumer.counts["duplicates"] == 100
     assert shop.value("select count(*) from app_inbox") == 200
+
+
+@on_one_server
+async def test_what_a_relay_sends_arrives_whole(
+    new_topic: NewTopicFunction,
+    outbox: Outbox,
+    run_relay: RunRelayFunction,
+    new_consumer: NewConsumerFunction,
+    shop: Shop,
+) -> None:
+    """From the outbox to the inbox, with the real relay: key, id, type, order, payload."""
+    topic = new_topic()
+    ids = outbox.add(20, topic, ordering_key="customer-7", headers='{"x": "ü"}')
+    await asyncio.to_thread(run_relay)
+    consumer = new_consumer(topic)
+    came: list[Received] = []
+
+    @consumer.on("order.created")
+    async def keep(order: dict[str, Any], message: Received) -> None:
+        came.append(message)
+
+    async with running(consumer):
+        await until(lambda: settled(consumer) == 20, "all came")
+    assert [message.outbox_id for message in came] == ids
+    assert {message.key for message in came} == {b"customer-7"}
+    assert came[0].headers["x"] == "ü"
+    assert not came[0].is_repeated
+    kept = shop.query("select message_key, outbox_id from app_inbox order by outbox_id")
+    assert kept == [(f"m-{n}", outbox_id) for n, outbox_id in enumerate(ids, 1)]
 
 
 @on_one_server

@@ -8,6 +8,8 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition
 
 from bridge.consumer import RetryPolicy
 from bridge.consumer.hand_off import HandOff, header_text
@@ -16,13 +18,15 @@ from bridge.errors import ConfigurationError
 from bridge.local.ports import free_ports
 from tests.consumer.api import Answer, Api, Request, always
 from tests.consumer.conftest import Sent, running, settled, until
+from tests.fixtures.kafka import silent
 from tests.fixtures.postgres import on_one_server
 from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.consumer.conftest import NewConsumerFunction, ProduceFunction, Shop
     from tests.fixtures.cli import StartCliFunction
-    from tests.fixtures.kafka import ConsumeFunction, NewTopicFunction
+    from tests.fixtures.kafka import ConsumeFunction, KafkaBroker, NewTopicFunction
+    from tests.fixtures.otlp import Collector
 
 SOON = RetryPolicy(attempts=3, base=0.02, cap=0.1)
 CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -160,12 +164,26 @@ async def test_api_that_is_away_costs_no_attempt_and_known_keys_no_request(
     assert "blocked" not in consumer.counts
 
 
+def committed_of(kafka: KafkaBroker, group: str, topic: str) -> int:
+    """Return the offset that a group has committed for partition 0."""
+    reader = ConfluentConsumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}, logger=silent
+    )
+    try:
+        return int(reader.committed([TopicPartition(topic, 0)], 10)[0].offset)
+    finally:
+        reader.close()
+
+
 @on_one_server
 def test_command_hands_over_and_stops(
+    *,
     new_topic: NewTopicFunction,
     produce: ProduceFunction,
     start_cli: StartCliFunction,
+    kafka: KafkaBroker,
     shop: Shop,
+    collector: Collector,
 ) -> None:
     topic = new_topic(partitions=1)
     produce(topic, [Sent("a", 1, "charge.asked"), Sent("b", 2, "charge.other"), Sent("c", 3)])
@@ -173,8 +191,9 @@ def test_command_hands_over_and_stops(
     with Api(always(Answer(200))) as api:
         process = start_cli(
             *("hand-off", topic, "--url", api.url, "--group", f"charge-{topic}"),
-            *("--events", "charge.*", "--header", "X-One: 1"),
+            *("--events", "charge.*", "--header", "X-One: 1", "--json"),
             env={
+                **collector.env(),
                 "OUTBOX_BRIDGE_HANDOFF_AUTHORIZATION": "Bearer xyz",
                 "OUTBOX_BRIDGE_HANDOFF_INBOX_URL": shop.url,
             },
@@ -183,10 +202,17 @@ def test_command_hands_over_and_stops(
             lambda: shop.value("select count(*) from app_inbox") == 2 or not process.running,
             "both are handed over",
         )
+        wait_until(lambda: committed_of(kafka, f"charge-{topic}", topic) == 4, "all offsets")
         assert process.terminate() == 0, process.stderr
+    report = json.loads(process.stdout)
+    assert (report["processed"], report["duplicates"], report["unhandled"]) == (2, 1, 1)
     assert sorted(api.keys()) == ["a", "b"]
     assert {request.headers["authorization"] for request in api.requests} == {"Bearer xyz"}
     assert {request.headers["x-one"] for request in api.requests} == {"1"}
+    spans = {f"00-{span.trace_id}-{span.span_id}": span for span in collector.spans("process")}
+    assert {span.service for span in spans.values()} == {"outbox-bridge-hand-off"}
+    # The API's own spans become children of the message's.
+    assert {request.headers["traceparent"][:-3] for request in api.requests} <= set(spans)
 
 
 @pytest.mark.parametrize(

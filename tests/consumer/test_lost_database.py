@@ -88,6 +88,7 @@ async def test_sessions_that_are_ended_cost_nothing(
         await until(lambda: settled(consumer) == 300, "all are done with")
     assert sorted(shop.effects()) == sorted(f"m-{n}" for n in range(300))
     assert consumer.counts["retries"] == 6
+    assert "blocked" not in consumer.counts
 
 
 async def test_message_that_breaks_the_database_each_time_is_found_out(

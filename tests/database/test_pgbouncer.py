@@ -5,12 +5,14 @@ PgBouncer 1.18 knows no prepared statements: one that is prepared breaks at once
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from bridge.database.session import BUSY, Session
+from bridge.doctor.examination import DATABASE
 from tests.fixtures.postgres import on_one_server
 from tests.fixtures.relays import FAST_LEASE, PATIENCE, RANDOM_TEXT, assert_places_hold, ids_of
 from tests.fixtures.waiting import wait_until
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.database.conftest import Pooler
+    from tests.fixtures.cli import RunCliFunction
     from tests.fixtures.kafka import ConsumeFunction, NewTopicFunction
     from tests.fixtures.relays import Outbox, StartRelayFunction
 
@@ -176,9 +179,16 @@ def test_a_statement_has_its_settings_and_the_next_client_has_not(
     # The lock time-out of this very transaction; without it the statement would wait for ever.
     for _ in range(3):
         with pytest.raises(BUSY):
-            session.rows("beat_relay", {"relay_id": 1, "stopping": False, "has_lock": False})
+            session.rows(
+                "beat_relay", {"relay_id": 1, "stopping": False, "has_lock": False, "failing": "{}"}
+            )
     held.close()
-    assert session.rows("beat_relay", {"relay_id": 1, "stopping": False, "has_lock": False}) == []
+    assert (
+        session.rows(
+            "beat_relay", {"relay_id": 1, "stopping": False, "has_lock": False, "failing": "{}"}
+        )
+        == []
+    )
     assert traces(pooler.url) == []
 
 
@@ -232,5 +242,31 @@ def test_the_roles_defaults_do_not_matter(session: Session, pooler: Pooler) -> N
         )
     fresh = Session(pooler.url, schema="public", stage="claim", relay_name="p", lock_timeout=0.1)
     fresh.open()
-    assert fresh.rows("beat_relay", {"relay_id": 1, "stopping": False, "has_lock": False}) == []
+    assert (
+        fresh.rows(
+            "beat_relay", {"relay_id": 1, "stopping": False, "has_lock": False, "failing": "{}"}
+        )
+        == []
+    )
     fresh.close()
+
+
+def test_the_doctor_finds_the_pooler_and_leaves_no_trace_in_it(
+    pooler: Pooler, run_cli: RunCliFunction
+) -> None:
+    broker = {"OUTBOX_BRIDGE_KAFKA_BOOTSTRAP_SERVERS": ""}
+    through = {**broker, "OUTBOX_BRIDGE_DATABASE_URL": pooler.url}
+    done = run_cli("doctor", *DATABASE, "--json", env=through, check=False)
+    problems = [
+        (one["check"], one["evidence"])
+        for one in json.loads(done.stdout)["findings"]
+        if one["verdict"] != "ok"
+    ]
+    assert [check for check, _ in problems] == ["wake-up"]
+    assert "pooler stands between" in problems[0][1]
+    assert traces(pooler.url) == []
+    past = {**through, "OUTBOX_BRIDGE_DATABASE_DIRECT_URL": pooler.direct_url}
+    run_cli("doctor", "wake-up", env=past)
+    again = {**through, "OUTBOX_BRIDGE_DATABASE_DIRECT_URL": pooler.url}
+    done = run_cli("doctor", "wake-up", env=again, check=False)
+    assert "leads through a pooler, too" in done.stdout

@@ -33,7 +33,7 @@ def test_a_session_that_turns_read_only_is_given_up_and_opened_anew(database_url
     )
     session.open()
     session.connection.execute("set default_transaction_read_only = on")
-    beat = {"relay_id": 1, "stopping": False, "has_lock": True}
+    beat = {"relay_id": 1, "stopping": False, "has_lock": True, "failing": "{}"}
     for _ in range(2):
         with pytest.raises(ConnectionLost, match=r"read-only.*primary.*name all hosts"):
             session.rows("beat_relay", beat)
@@ -68,6 +68,14 @@ def test_a_relay_follows_the_primary_through_a_failover(
         # People may look at a standby.
         status = run_cli("status", "--json", env={"OUTBOX_BRIDGE_DATABASE_URL": standby.url})
         assert '"SENT"' in status.stdout
+        examined = run_cli(
+            *("doctor", "database", "wake-up", "replication-slots"),
+            env={"OUTBOX_BRIDGE_DATABASE_URL": standby.url},
+            check=False,
+        )
+        assert examined.returncode == 1
+        assert "is a standby, which is read-only" in examined.stdout
+        assert "nobody can listen here" in examined.stdout
         standby.catch_up()
 
         outbox.close()

@@ -268,7 +268,7 @@ def test_whoever_counts_the_backlog_may(acting: Connection, role: str) -> None:
     acting.execute(f"set role {role}".encode())
     acting.execute("reset search_path")
     assert snapshot(acting, SCHEMA).due == 1
-    assert acting.execute(load("count_holds", SCHEMA)).fetchall() == []
+    assert acting.execute(load("count_holds_by_destination", SCHEMA)).fetchall() == []
     acting.execute("reset role")
 
 

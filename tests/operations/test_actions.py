@@ -167,6 +167,7 @@ def test_the_claim_of_a_dead_relay_is_released_and_of_a_living_one_not(
     dead.die()
     everyone = Selection(statuses=(Status.PROCESSING,))
     # It may have lost its connection only for a moment.
+    conn.execute("update app_outbox_relay set heartbeat_at = now()")
     fresh = release(conn, Selection(ids=(of_dead[0],)), **WHY)
     assert "belongs to relay dead, whose session ended" in fresh.refused[0].why
     assert preview(conn, Action.RELEASE, everyone).matched == 0

@@ -20,6 +20,8 @@ from bridge.operations import (
     Selection,
     cancel,
     edit,
+    list_audit,
+    preview,
     release,
     replay,
     retry,
@@ -183,5 +185,15 @@ def test_promise_8_the_operators_role_has_no_other_way(conn: Conn) -> None:
     assert conn.execute(
         "select changed_by, database_user, reason from app_outbox_audit"
     ).fetchall() == [("the boss", conn.info.user, "as told")]
+    # What the commands do needs nothing but this role.
+    pending = Selection(statuses=(Status.PENDING,))
+    assert preview(conn, Action.CANCEL, pending).matched == 1
+    assert cancel(conn, pending, **WHY).changed == 1
+    assert [entry.action_name for entry in list_audit(conn)] == ["cancel", "retry"]
+    assert verify_audit(conn).holds
+    conn.execute("set role outbox_reader")
+    assert len(preview(conn, Action.CANCEL, Selection(ids=(row,))).refused) == 1
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        cancel(conn, Selection(ids=(row,)), **WHY)
     conn.execute("reset role")
     conn.execute("reset outbox_bridge.actor")

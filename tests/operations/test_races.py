@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pytest
 
 from bridge.lifecycle import Status
 from bridge.operations import Edit, Selection, cancel, edit, release, retry, skip, verify_audit
@@ -15,14 +16,19 @@ from tests.operations.audits import columns, entries
 from tests.operations.conftest import WHY
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.claims.conftest import OpenConnection
     from tests.claims.desk import Desk
 
 Conn = psycopg.Connection[Any]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators who wait for a lock as long as a busy machine needs."""
+    monkeypatch.setattr("bridge.operations.bulk._LOCK_TIMEOUT", "60s")
+
+
+@pytest.mark.usefixtures("patient")
 def test_of_two_operators_at_one_row_one_acts_and_the_other_is_told(
     conn: Conn, connect: OpenConnection
 ) -> None:
@@ -33,7 +39,6 @@ def test_of_two_operators_at_one_row_one_acts_and_the_other_is_told(
     second = connect()
     other = InBackground(lambda: cancel(second, Selection(ids=(row,)), **WHY))
     wait_until(lambda: waits(conn), "the second waits for the row")
-    # It waits for at most two seconds; the first is faster.
     first.commit()
     assert other.result().changed == 1, "a retried row is PENDING and may be cancelled"
     assert [entry.action_name for entry in entries(conn)] == ["retry", "cancel"]
@@ -106,6 +111,7 @@ def test_a_late_acknowledgement_after_a_release_counts(conn: Conn, desk: Desk) -
     assert state(conn, row) == "SENT"
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_row_that_a_relay_claims_first_is_not_cancelled(
     conn: Conn, desk: Desk, connect: OpenConnection
 ) -> None:

@@ -44,9 +44,13 @@ class Urls:
 
 
 class Books:
-    """Reads by connections that are opened anew when a server was restarted."""
+    """Reads by connections that are opened anew when a server was restarted.
+
+    `meanwhile` is called again and again while a server is away, so that somebody can start it.
+    """
 
     def __init__(self, urls: Urls) -> None:
+        self.meanwhile: Callable[[], None] = lambda: None
         self._urls = urls
         self._open: dict[str, psycopg.Connection[Any]] = {}
 
@@ -136,4 +140,5 @@ class Books:
                     lost.close()
                 if time.monotonic() > until:
                     raise
+                self.meanwhile()
                 time.sleep(_AGAIN_SECONDS)

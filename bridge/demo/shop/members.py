@@ -27,7 +27,8 @@ _PAUSE_SECONDS = 0.3
 _MOST_FAILURES = 20
 """Ends by itself, with an error, after which a member counts as broken."""
 _SIGNALLED = 128
-_ASKED_TO_END = (0, 128 + signal.SIGTERM)
+_ASKED_TO_END = (0, _SIGNALLED + signal.SIGTERM)
+_KILLED = (_SIGNALLED + signal.SIGKILL, -signal.SIGKILL)
 _HEALTH_SECONDS = 1.0
 
 
@@ -137,7 +138,10 @@ class Member:
             self._process.send(signal.SIGTERM)
 
     def stop(self) -> bool:
-        """Ask it to end and wait for it; tell whether it did so in good order."""
+        """Ask it to end and wait for it; tell whether it did so in good order.
+
+        One that somebody else killed meanwhile could not, and counts as killed.
+        """
         process, self._process = self._process, None
         self.state = "off"
         if process is None:
@@ -146,7 +150,10 @@ class Member:
         code = process.wait(_STOP_SECONDS)
         if code is None:
             process.kill()
-        return code in _ASKED_TO_END
+            return False
+        if code in _KILLED:
+            self.kills += 1
+        return code in (*_ASKED_TO_END, *_KILLED)
 
     def close(self) -> None:
         """End it at once, however it is; safe to call twice."""

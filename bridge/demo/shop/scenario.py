@@ -99,6 +99,7 @@ class _Play:
         self._late = 0
 
     def run(self) -> Evidence:
+        self._stage.books.meanwhile = self._keep
         self._stage.company.start()
         self._until(lambda: self._stage.company.is_ready, _READY_SECONDS, "everybody is ready")
         self._screen.note("order service, payment service, notification service: each a process")
@@ -305,10 +306,13 @@ class _Play:
                 return
             time.sleep(_TICK_SECONDS)
 
+    def _keep(self) -> None:
+        for name in self._stage.company.keep():
+            self._screen.note(f"{name} had ended and was started again")
+
     def _tick(self) -> None:
         stage, progress = self._stage, self._progress
-        for name in stage.company.keep():
-            self._screen.note(f"{name} had ended and was started again")
+        self._keep()
         if (now := time.monotonic()) >= self._next_sample:
             self._next_sample = now + _SAMPLE_SECONDS
             books = stage.books

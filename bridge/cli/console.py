@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import ConfigOption, DatabaseUrlOption, SchemaOption, settings_from
+from bridge.cli.options import (
+    ConfigOption,
+    DatabaseUrlOption,
+    JsonOption,
+    SchemaOption,
+    settings_from,
+)
 from bridge.cli.output import Output
 
 
@@ -35,19 +41,21 @@ def console(
     config: ConfigOption = None,
     database_url: DatabaseUrlOption = None,
     schema: SchemaOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Serve pages to see, decide, act and prove in a browser.
 
     On 127.0.0.1 it needs no login: whoever works on this machine may act. Elsewhere it refuses to
     start without authentication: `[console] auth` is "basic" or "proxy". Every action is in the
-    audit under its login. Runs until SIGTERM or Ctrl-C; a second signal forces the end.
+    audit under its login. Prints its URL (with --json in a document) and runs until SIGTERM or
+    Ctrl-C; a second signal forces the end.
 
     Examples:
       outbox-bridge console
       outbox-bridge console --port 0
       outbox-bridge console --add-user ana
     """
-    output = Output()
+    output = Output(as_json=as_json)
     if add_user is not None:
         output.line(_entry(add_user, "viewer" if viewer else "operator"))
         return
@@ -72,7 +80,10 @@ def console(
     ]
 
     def announce(url: str) -> None:
-        output.line(f"outbox-bridge console on {url}")
+        if as_json:
+            output.json({"url": url, "auth": settings.console.auth})
+        else:
+            output.line(f"outbox-bridge console on {url}")
         sys.stdout.flush()
         if settings.console.auth == "none":
             output.note(f"no login: everybody on this machine is {settings.console.role}")

@@ -138,11 +138,14 @@ class Runner:
 
     async def _until_stop(self) -> BaseException | None:
         """Return when told to stop (None), or with what made going on impossible."""
-        duties = {
-            asyncio.ensure_future(self._poll_forever()),
-            asyncio.ensure_future(self._commit_forever()),
-            asyncio.ensure_future(self._starts.look_forever(self.kafka, self._desk)),
-            *(asyncio.ensure_future(duty()) for duty in self._more_duties),
+        duties: dict[asyncio.Future[Any], Duty] = {
+            asyncio.ensure_future(duty()): duty
+            for duty in (
+                self._poll_forever,
+                self._commit_forever,
+                lambda: self._starts.look_forever(self.kafka, self._desk),
+                *self._more_duties,
+            )
         }
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
@@ -152,7 +155,9 @@ class Runner:
                     watched, timeout=1, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done - {stopping}:
-                    if not task.cancelled() and (error := task.exception()) is not None:
+                    if task.cancelled():
+                        await self._begin_again(task, duties)
+                    elif (error := task.exception()) is not None:
                         return error
             return None
         finally:
@@ -160,6 +165,20 @@ class Runner:
             for duty in duties:
                 duty.cancel()
             await asyncio.gather(*duties, return_exceptions=True)
+
+    async def _begin_again(
+        self, task: asyncio.Future[Any], duties: dict[asyncio.Future[Any], Duty]
+    ) -> None:
+        """Replace what ended because the Kafka client cancelled a request of its own."""
+        _log.warning("Kafka's client gave a request up; going on")
+        await asyncio.sleep(_ERROR_PAUSE)
+        if (duty := duties.pop(task, None)) is not None:
+            duties[asyncio.ensure_future(duty())] = duty
+            return
+        for worker in [one for one, its_task in self._workers.items() if its_task is task]:
+            worker.abandon()
+            del self._workers[worker]
+            self._hire()
 
     # Taking in.
 
@@ -181,6 +200,10 @@ class Runner:
                     await self._poll(kafka, *tps, timeout_ms=_FULL_POLL_MS)
             except ClientError as error:
                 await self._after_error(kafka, error)
+            except asyncio.CancelledError:
+                if _is_cancelled_by_us():
+                    raise
+                await self._after_error(kafka, KafkaConnectionError("a request was given up"))
 
     async def _poll(self, kafka: AIOKafkaConsumer, *tps: TopicPartition, timeout_ms: int) -> None:
         records = await kafka.getmany(*tps, timeout_ms=timeout_ms, max_records=_POLL_RECORDS)
@@ -260,6 +283,10 @@ class Runner:
                 _log.info("offsets were not committed: %s", error)
             except ClientError as error:
                 _log.warning("offsets could not be committed: %s; tried again", error)
+            except asyncio.CancelledError:
+                if _is_cancelled_by_us():
+                    raise
+                _log.warning("offsets could not be committed: given up by the client; tried again")
             else:
                 for partition, done in moved.items():
                     partition.committed = done
@@ -373,12 +400,25 @@ def _forget_result(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
+def _is_cancelled_by_us() -> bool:
+    """Tell whether this task is to end; else it is the Kafka client that lost a future of its own.
+
+    aiokafka cancels what waits for its coordinator when that goes, and lets the error out.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def _within(seconds: float, ending: Any) -> None:
     try:
         async with asyncio.timeout(seconds):
             await ending
     except (TimeoutError, ClientError) as error:
         _log.warning("the Kafka client did not end in good order: %s", error or "no answer")
+    except asyncio.CancelledError:
+        if _is_cancelled_by_us():
+            raise
+        _log.warning("the Kafka client did not end in good order: it gave a request up")
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not typed

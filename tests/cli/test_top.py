@@ -38,7 +38,8 @@ class Terminal:
         self.slave = slave
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bridge", "top", "--interval", "0.2"],
-            env={**env, "TERM": "xterm"},
+            # Rich believes these two rather than the terminal.
+            env={**env, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"},
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -103,3 +103,60 @@ async def test_position_is_set_back_to_what_was_taken_in(
     assert client.sought == {0: 42, 1: 7, 2: 3}
     with pytest.raises(KafkaError, match="TopicAuthorizationFailedError"):
         await runs._after_error(client, TopicAuthorizationFailedError())
+
+
+class GivingUp(Client):
+    """Cancels a future that our side waits for, as aiokafka does when its coordinator goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = 0
+        self.commits = 0
+
+    async def getmany(self, *_: TopicPartition, **__: Any) -> dict[Any, Any]:
+        self.answers += 1
+        if self.answers == 1:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0.01)
+        return {}
+
+    async def commit(self, _: dict[TopicPartition, int]) -> None:
+        self.commits += 1
+        raise asyncio.CancelledError
+
+    async def stop(self) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_request_that_the_client_cancels_ends_neither_polling_nor_the_consumer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bridge.consumer.runner._ERROR_PAUSE", 0)
+    runs, client = runner(), GivingUp()
+    runs._kafka = client
+    runs._rules = SimpleNamespace(dead_letters=None)  # type: ignore[assignment] # all that is asked
+    runs.assigned([TopicPartition("t", number) for number in range(3)])
+    broken: list[int] = []
+
+    async def breaks_once() -> None:
+        broken.append(1)
+        if len(broken) == 1:
+            raise asyncio.CancelledError
+        await asyncio.Event().wait()
+
+    runs._more_duties = (breaks_once,)
+    going = asyncio.ensure_future(runs._until_stop())
+    await until(lambda: client.answers >= 3 and len(broken) == 2, "both go on")
+    assert not going.done()
+    runs._desk.partitions[0].position = 5
+    await runs._commit()
+    assert client.commits == 1
+    runs.stop()
+    assert await going is None
+    await runs._end(client)
+
+    task = asyncio.ensure_future(runs._poll_forever())
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -26,7 +26,7 @@ def retry(
 
     Examples:
       outbox-bridge retry 4711 --reason "topic was recreated"
-      outbox-bridge retry --error MSG_SIZE_TOO_LARGE --dry-run --reason "limit was raised"
+      outbox-bridge retry --error MESSAGE_TOO_LARGE --dry-run --reason "limit was raised"
       outbox-bridge retry --status failed --destination orders --yes --reason "incident 7 is over"
     """
     from bridge.cli.row_action import run_action  # noqa: PLC0415 - after the options are checked

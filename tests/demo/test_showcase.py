@@ -43,7 +43,7 @@ def test_the_console_shows_traffic_and_failures_until_it_is_ended(
 
     wait_until(lambda: "MESSAGE_TOO_LARGE" in page("failures"), "a document failed", PATIENCE)
     wait_until(lambda: "Acknowledged by Kafka" in page("find?q=order-1-created"), "SENT", PATIENCE)
-    assert "relay-2" in page("relays")
+    wait_until(lambda: "relay-2" in page("relays"), "both relays are there", PATIENCE)
     demo.send(signal.SIGINT)
     assert demo.wait(PATIENCE) == 0
     assert "Traceback" not in demo.stderr

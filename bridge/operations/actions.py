@@ -14,7 +14,7 @@ them.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from bridge.errors import InvalidOperationError
 from bridge.operations.bulk import BATCH_ROWS, Order, run
@@ -23,106 +23,65 @@ from bridge.operations.shapes import Action, Actor, Edit, Outcome, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Unpack
 
     import psycopg
 
 REPLAY_ROWS_PER_SECOND = 100.0
-_NO_NEWS: Callable[[Outcome], None] = lambda _so_far: None  # noqa: E731 - a default, once
+
+
+class Terms(TypedDict):
+    """What every action takes beside its selection, as said above."""
+
+    reason: str
+    actor: Actor
+    schema: NotRequired[str]
+    limit: NotRequired[int | None]
+    batch_rows: NotRequired[int]
+    on_batch: NotRequired[Callable[[Outcome], None]]
 
 
 def retry(
     conn: psycopg.Connection[Any],
     selection: Selection,
     *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
     keep_retry_count: bool = False,
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Let FAILED rows try again at once: the same row, the same key, all attempts anew.
 
     `keep_retry_count` keeps the count of charged attempts: one more charged failure may end it.
     """
-    order = Order(
-        action=Action.RETRY,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={"keep_retry_count": keep_retry_count},
-        limit=limit,
-        batch_rows=batch_rows,
-    )
-    return run(conn, order, on_batch)
+    return _run(conn, Action.RETRY, selection, {"keep_retry_count": keep_retry_count}, **terms)
 
 
 def cancel(
     conn: psycopg.Connection[Any],
     selection: Selection,
-    *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Withdraw PENDING or FAILED rows for good.
 
     A record that was handed to Kafka cannot be called back: see `Outcome.maybe_sent`.
     """
-    order = Order(
-        action=Action.CANCEL,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={},
-        limit=limit,
-        batch_rows=batch_rows,
-    )
-    return run(conn, order, on_batch)
+    return _run(conn, Action.CANCEL, selection, {}, **terms)
 
 
 def send_now(
     conn: psycopg.Connection[Any],
     selection: Selection,
-    *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Make PENDING rows due that wait for a later time: a backoff, or their schedule."""
-    order = Order(
-        action=Action.SEND_NOW,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={},
-        limit=limit,
-        batch_rows=batch_rows,
-    )
-    return run(conn, order, on_batch)
+    return _run(conn, Action.SEND_NOW, selection, {}, **terms)
 
 
 def release(
     conn: psycopg.Connection[Any],
     selection: Selection,
     *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
     stuck_minutes: int | None = None,
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Take PROCESSING rows back from a relay that is dead; nothing is charged.
 
@@ -132,31 +91,22 @@ def release(
     """
     if stuck_minutes is not None and stuck_minutes < 1:
         raise InvalidOperationError(f"stuck_minutes is {stuck_minutes}; give 1 or more")
-    order = Order(
-        action=Action.RELEASE,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={} if stuck_minutes is None else {"stuck_minutes": stuck_minutes},
-        limit=limit,
-        batch_rows=batch_rows,
+    return _run(
+        conn,
+        Action.RELEASE,
+        selection,
+        {} if stuck_minutes is None else {"stuck_minutes": stuck_minutes},
+        **terms,
     )
-    return run(conn, order, on_batch)
 
 
 def replay(
     conn: psycopg.Connection[Any],
     selection: Selection,
     *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
     replay_id: str | None = None,
     rows_per_second: float = REPLAY_ROWS_PER_SECOND,
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Send SENT rows once more: the same key, with the header `outbox-replay-id`.
 
@@ -169,47 +119,25 @@ def replay(
         raise InvalidOperationError(
             f"rows_per_second is {rows_per_second:g}; give more than 0 and at most 1000000"
         )
-    order = Order(
-        action=Action.REPLAY,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={"replay_id": _checked_replay_id(replay_id)},
-        limit=limit,
-        # Few rows a second: small batches, so that a cut leaves little behind that is yet to go.
-        batch_rows=max(1, min(batch_rows, int(rows_per_second * 5))),
-        rows_per_second=rows_per_second,
+    # Few rows a second: small batches, so that a cut leaves little behind that is yet to go.
+    most = max(1, min(terms.get("batch_rows", BATCH_ROWS), int(rows_per_second * 5)))
+    options = {"replay_id": _checked_replay_id(replay_id)}
+    narrowed: Terms = {**terms, "batch_rows": most}
+    return _run(
+        conn, Action.REPLAY, selection, options, rows_per_second=rows_per_second, **narrowed
     )
-    return run(conn, order, on_batch)
 
 
 def skip(
     conn: psycopg.Connection[Any],
     selection: Selection,
-    *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Let the followers of rows that hold their ordering key go on without them.
 
     The rows stay what they are: FAILED, or waiting for their next attempt.
     """
-    order = Order(
-        action=Action.SKIP,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={},
-        limit=limit,
-        batch_rows=batch_rows,
-    )
-    return run(conn, order, on_batch)
+    return _run(conn, Action.SKIP, selection, {}, **terms)
 
 
 def edit(
@@ -217,14 +145,9 @@ def edit(
     selection: Selection,
     change: Edit,
     *,
-    reason: str,
-    actor: Actor,
-    schema: str = "public",
     keep_payload: bool = False,
     max_payload_bytes: int | None = None,
-    limit: int | None = None,
-    batch_rows: int = BATCH_ROWS,
-    on_batch: Callable[[Outcome], None] = _NO_NEWS,
+    **terms: Unpack[Terms],
 ) -> Outcome:
     """Change destination, headers or payload of PENDING or FAILED rows; the status stays.
 
@@ -232,17 +155,7 @@ def edit(
     full. A payload is changed by id only.
     """
     options = edit_options(selection, change, max_payload_bytes)
-    order = Order(
-        action=Action.EDIT,
-        selection=selection,
-        reason=reason,
-        actor=actor,
-        schema=schema,
-        options={**options, "keep_payload": keep_payload},
-        limit=limit,
-        batch_rows=batch_rows,
-    )
-    return run(conn, order, on_batch)
+    return _run(conn, Action.EDIT, selection, {**options, "keep_payload": keep_payload}, **terms)
 
 
 def _checked_replay_id(text: str | None) -> str:
@@ -250,3 +163,31 @@ def _checked_replay_id(text: str | None) -> str:
         return str(uuid.uuid4() if text is None else uuid.UUID(text))
     except ValueError as error:
         raise InvalidOperationError(f"replay_id {text!r} is no UUID") from error
+
+
+def _run(
+    conn: psycopg.Connection[Any],
+    action: Action,
+    selection: Selection,
+    options: dict[str, Any],
+    *,
+    reason: str,
+    actor: Actor,
+    schema: str = "public",
+    limit: int | None = None,
+    batch_rows: int = BATCH_ROWS,
+    on_batch: Callable[[Outcome], None] = lambda _so_far: None,
+    rows_per_second: float | None = None,
+) -> Outcome:
+    order = Order(
+        action=action,
+        selection=selection,
+        reason=reason,
+        actor=actor,
+        schema=schema,
+        options=options,
+        limit=limit,
+        batch_rows=batch_rows,
+        rows_per_second=rows_per_second,
+    )
+    return run(conn, order, on_batch)

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_SET_KEEPCAPS = 8
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
@@ -98,6 +100,8 @@ def _become(uid: int, gid: int, libc: ctypes.CDLL | None, *, keep_reach: bool) -
         os.setuid(uid)
         return
     libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    # Else access(2), by which PostgreSQL looks for its own programs, asks without the capability.
+    libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
     os.setuid(uid)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     bit = 1 << _CAP_DAC_OVERRIDE
@@ -105,6 +109,8 @@ def _become(uid: int, gid: int, libc: ctypes.CDLL | None, *, keep_reach: bool) -
     data = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)
     if libc.capset(header, data) == 0:
         libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
+    else:
+        libc.capset(header, (ctypes.c_uint32 * 6)())  # or it went on with all that root may do
 
 
 def _stop(server: subprocess.Popen[bytes], plan: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,6 +15,7 @@ from bridge.local.account import Account, server_account
 from bridge.local.ports import LOOPBACK, free_ports
 from bridge.local.postgres import LocalPostgres
 from bridge.local.postgres_programs import PostgresPrograms
+from bridge.local.process import LeashedProcess, run_to_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,6 +148,27 @@ def test_the_server_runs_from_a_folder_that_others_may_not_enter(
     with LocalPostgres(data=closed / "pg", programs=programs, durable=False) as local:
         assert value(local.url, "select 1") == 1
     assert closed.stat().st_mode & 0o777 == 0o700
+
+
+def test_programs_are_found_in_a_folder_that_others_may_not_enter(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    program = closed / "program"
+    program.touch(mode=0o755)
+    run_to_end(
+        LeashedProcess(
+            # As initdb looks for postgres: by the real user's rights.
+            [
+                *(sys.executable, "-c"),
+                "import os, sys; sys.exit(not os.access(sys.argv[1], os.X_OK))",
+                str(program),
+            ],
+            log=tmp_path / "log",
+            account=server_account([closed]),
+        ),
+        what="looking for a program",
+        timeout=30,
+    )
 
 
 def test_root_hands_the_server_to_an_ordinary_account(

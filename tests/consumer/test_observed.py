@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from bridge.consumer import Received, RetryPolicy
+from bridge.consumer.desk import Desk
 from bridge.consumer.outcomes import Fate
+from bridge.consumer.starts import Starts
 from bridge.consumer.watch import Watch
 from bridge.telemetry import names
 from tests.consumer.conftest import Sent, running, settled, until
@@ -201,6 +204,38 @@ async def test_records_that_kafka_deleted_before_they_were_read_are_counted(
         await until(lambda: settled(second) == 5, "the rest is done with")
         await until(lambda: second.counts.get("gaps") == 15, "the loss is counted")
     assert f"15 records of {topic}/0, from offset 10 on, were deleted by Kafka" in caplog.text
+
+
+class Log:
+    """Stands for aiokafka's consumer; once it is asked where logs begin, more is committed."""
+
+    def __init__(self) -> None:
+        self.done: dict[TopicPartition, int] = {}
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self.done)
+
+    async def committed(self, tp: TopicPartition) -> int:
+        await asyncio.sleep(0)
+        return self.done[tp]
+
+    async def beginning_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        self.done = dict.fromkeys(self.done, 30)
+        await asyncio.sleep(0)
+        return dict.fromkeys(tps, 25)
+
+
+async def test_what_is_committed_meanwhile_hides_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of partitions that come soon after others were looked at."""
+    monkeypatch.setattr("bridge.consumer.starts._PAUSE", 3600)
+    watch, log = Watch(), Log()
+    starts = Starts(watch)
+    looking = asyncio.create_task(starts.look_forever(log, Desk(10, 1000)))
+    for given, lost in (([0, 1], 30), ([2], 45)):
+        log.done = {TopicPartition("t", number): 10 for number in given}
+        starts.assigned(log.done)
+        await until(lambda lost=lost: watch.total(names.CONSUMER_GAPS) == lost, "the loss is told")  # type: ignore[misc]
+    looking.cancel()
 
 
 async def handle_nothing(payload: Any) -> None:

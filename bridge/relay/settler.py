@@ -51,7 +51,8 @@ class Held:
 class Settler:
     """The stage that settles: one thread, one connection.
 
-    Outcomes are collected for a few milliseconds and written together, in id order. None is
+    Outcomes are collected for a few milliseconds and written together, in id order;
+    acknowledgements until their batch is complete, or for a moment longer. None is
     dropped: it stays here until the database has it, through lost connections and through rows that
     somebody else has locked. `on_success` hears the destination of acknowledged records,
     `on_failure` destination, code and reason of refused ones that may say more about the

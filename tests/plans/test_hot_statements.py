@@ -22,6 +22,9 @@ from tests.plans.explain import (
 if TYPE_CHECKING:
     from tests.plans.conftest import Stage
 
+# The first test loads the rows, which takes a loaded machine its time.
+pytestmark = pytest.mark.timeout(600)
+
 PKEY = "app_outbox_pkey"
 DUE = "app_outbox_queue_due_idx"
 LANE = "app_outbox_queue_lane_idx"

@@ -25,14 +25,16 @@ class DatabaseState:
     """Hears of every session of a relay and logs what changes for the relay as a whole.
 
     "database lost" when the first session is lost, "database back" when the last one is; the same
-    for a server that refuses statements (disk full, out of memory). It also cuts sessions that wait
-    for an answer for longer than their time-out: a peer that is gone without a word. Thread-safe.
+    for a server that refuses statements (disk full, out of memory). A session that had nothing to
+    ask notices an outage when it is long over: if it connects again at once that is no news. It
+    also cuts sessions that wait for an answer for longer than their time-out: a peer that is gone
+    without a word. Thread-safe.
     """
 
     def __init__(self) -> None:
         log = structlog.get_logger("bridge.relay.database")
         self._lock = threading.Lock()
-        self._sessions: set[Session] = set()
+        self._opened: dict[Session, float] = {}
         self._lost = _Condition(
             lambda **about: log.warning(
                 "database lost, connecting again; nothing is dropped", **about
@@ -60,8 +62,8 @@ class DatabaseState:
     def opened(self, session: Session) -> None:
         """Hear that a session is connected."""
         with self._lock:
-            self._sessions.add(session)
             self._lost.end(session)
+            self._opened[session] = time.monotonic()
             self._refuses.end_all(lambda key: key[0] is session)
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(
@@ -72,12 +74,18 @@ class DatabaseState:
     def lost(self, session: Session, reason: str) -> None:
         """Hear that a session lost its connection or cannot get one."""
         with self._lock:
-            self._lost.begin(session, stage=session.stage, reason=reason)
+            before = self._lost.last_began
+            is_news = self._opened.get(session, before) >= before
+            self._lost.begin(session, is_news=is_news, stage=session.stage, reason=reason)
 
     def refused(self, session: Session, statement: str, reason: str) -> None:
         """Hear that the server's state refused a statement, which will be tried again."""
         with self._lock:
-            about = {"stage": session.stage, "statement": statement, "reason": reason}
+            about: dict[str, Any] = {
+                "stage": session.stage,
+                "statement": statement,
+                "reason": reason,
+            }
             self._refuses.begin((session, statement), **about)
 
     def accepted(self, session: Session, statement: str) -> None:
@@ -95,7 +103,7 @@ class DatabaseState:
                 self._refuses.forget(time.monotonic() - _FORGET)
                 self._lost.settle()
                 self._refuses.settle()
-                sessions = list(self._sessions)
+                sessions = list(self._opened)
             for session in sessions:
                 asked = session.asked
                 waited = time.monotonic() - asked
@@ -111,7 +119,8 @@ class _Condition:
     """Something that holds while at least one party says so; tells its beginning and its end.
 
     Its end is told at once. Its beginning, too, unless it ended less than CALM seconds ago: then
-    only if it still holds after that time. So it is told at most once in CALM seconds.
+    only if it still holds after that time. So it is told at most once in CALM seconds. What is no
+    news is told when the party says so again, or if it holds for CALM seconds.
     """
 
     def __init__(self, on_begin: Callable[..., None], on_end: Callable[..., None]) -> None:
@@ -121,19 +130,25 @@ class _Condition:
         self._about: dict[str, Any] = {}
         self._began = 0.0
         self._told = False
+        self._calm_from = float("-inf")
         self._ended = float("-inf")
+        self.last_began = float("-inf")
+        """Monotonic time at which what was told last, and is over, had begun."""
 
     @property
     def holds(self) -> bool:
         """Tell whether any party says that it holds."""
         return bool(self._parties)
 
-    def begin(self, party: Any, **about: Any) -> None:
+    def begin(self, party: Any, *, is_news: bool = True, **about: Any) -> None:
         """Take note that it holds for a party."""
+        now = time.monotonic()
         if not self._parties:
-            self._began = time.monotonic()
+            self._began = self._calm_from = now
             self._about = about
-        self._parties[party] = time.monotonic()
+        if is_news or party in self._parties:
+            self._calm_from = self._ended
+        self._parties[party] = now
         self.settle()
 
     def end(self, party: Any) -> None:
@@ -155,10 +170,11 @@ class _Condition:
         """Tell what has changed since the last line, where it is time to."""
         now = time.monotonic()
         if self._parties and not self._told:
-            if now - self._ended >= CALM:
+            if now - self._calm_from >= CALM:
                 self._told = True
                 self._on_begin(**self._about)
         elif not self._parties and self._told:
             self._told = False
             self._ended = now
+            self.last_began = self._began
             self._on_end(seconds=round(now - self._began, 1))

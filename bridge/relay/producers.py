@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from confluent_kafka import KafkaException
 from bridge.relay.vitals import Pulse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from confluent_kafka import Producer
 
@@ -34,6 +35,8 @@ class _Line:
     producer: Producer
     thread: threading.Thread | None = None
     ended: threading.Event = field(default_factory=threading.Event)
+    last_use: int | None = None
+    """The use during which it ended, see `Producers.in_use`; None before its end."""
     pulse: Pulse = field(default_factory=Pulse)
 
 
@@ -58,9 +61,22 @@ class Producers:
         self._lines: dict[str, _Line] = {}
         self._lock = threading.Lock()
         self._done = threading.Event()
+        self._use = 0
         self.on_main: Callable[[Producer], None] = lambda _: None
         """Hears of each new main producer."""
         self._log = structlog.get_logger("bridge.relay.producers")
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Serve every producer got in the block until its end; for the publisher's thread alone.
+
+        One that is replaced meanwhile may still be handed records, which nobody else would report.
+        """
+        self._use += 1
+        try:
+            yield
+        finally:
+            self._use += 1
 
     def main(self) -> Producer:
         """Return the producer of most topics."""
@@ -110,12 +126,18 @@ class Producers:
                 except KafkaException as error:
                     # The client raises a fatal error here, whoever has heard of it already.
                     self.end_fatal(error.args[0].str())
-                if line.ended.is_set() and len(line.producer) == 0:
+                # In this order: after its last use nothing more comes.
+                if self._is_let_go(line) and len(line.producer) == 0:
                     return
         except BaseException as error:  # noqa: BLE001 - reports that nobody serves must end the relay
             self._on_failure(error)
         finally:
             line.pulse.rest()
+
+    def _is_let_go(self, line: _Line) -> bool:
+        """Tell whether a producer has ended and nobody can hand it anything any more."""
+        last = line.last_use
+        return last is not None and (last != self._use or last % 2 == 0)
 
     def end_fatal(self, reason: str) -> None:
         """Replace producers that can send nothing more; what they held is reported as unsent.
@@ -140,6 +162,7 @@ class Producers:
             broken = [line for line in self._lines.values() if not line.ended.is_set()]
             for line in broken:
                 line.ended.set()
+                line.last_use = self._use  # a later one gets another producer
         for line in broken:
             line.producer.purge(in_queue=True, in_flight=True, blocking=False)
         return bool(broken)

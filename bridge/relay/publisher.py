@@ -95,15 +95,19 @@ class Publisher:
             if work is None:
                 return
             self.pulse.beat()
-            if isinstance(work, Batch):
-                self._publish(work)
+            with self._producers.in_use():
+                self._work_on(work)
+
+    def _work_on(self, work: Batch | list[Suspect] | list[Letter]) -> None:
+        if isinstance(work, Batch):
+            self._publish(work)
+            return
+        for item in work:
+            self.pulse.beat()
+            if isinstance(item, Suspect):
+                self._publish_alone(item)
             else:
-                for item in work:
-                    self.pulse.beat()
-                    if isinstance(item, Suspect):
-                        self._publish_alone(item)
-                    else:
-                        self._bury(item)
+                self._bury(item)
 
     def give_back(self) -> None:
         """From now on hand nothing more to Kafka: batches that wait are given back unsent."""

@@ -60,6 +60,8 @@ OUTBOX_WAIT = "outbox.wait"
 """Seconds from created_at until the message was handed to Kafka; on each link of `send`."""
 OUTBOX_LONGEST_WAIT = "outbox.longest_wait"
 """The largest outbox.wait of a `send` span's links."""
+OUTBOX_UNLINKED = "outbox.unlinked"
+"""int: messages of a `send` span's batch beyond the first 128, which it has no links to."""
 OUTBOX_TRANSIT = "outbox.transit"
 """Seconds from the record's timestamp, when a relay made it, until a consumer began with it."""
 

@@ -70,12 +70,24 @@ class _Sent(NamedTuple):
 
 
 class _Group:
-    """The sampled records of one claim and topic, at most as many as a span may link to.
+    """The sampled records of one claim and topic; `entries` has as many as a span may link to.
 
-    `open` counts those without report, and one for the publisher that may still add some.
+    `open` counts those without report, and one for the publisher that may still add some;
+    `unlinked` those beyond `entries`, which the span only covers.
     """
 
-    __slots__ = ("claim", "ended_ns", "entries", "error", "lock", "on_end", "open", "topic")
+    __slots__ = (
+        "claim",
+        "ended_ns",
+        "entries",
+        "error",
+        "is_full",
+        "lock",
+        "on_end",
+        "open",
+        "topic",
+        "unlinked",
+    )
 
     def __init__(
         self, claim: tuple[str, int], topic: str, on_end: Callable[[_Group], None]
@@ -84,6 +96,8 @@ class _Group:
         self.topic = topic
         self.on_end = on_end
         self.entries: list[_Sent] = []
+        self.is_full = False
+        self.unlinked = 0
         self.open = 1
         self.ended_ns = 0
         self.error: str | None = None
@@ -91,6 +105,13 @@ class _Group:
 
     def add(self, entry: _Sent) -> None:
         self.entries.append(entry)
+        self.is_full = len(self.entries) >= MAX_LINKS
+        with self.lock:
+            self.open += 1
+
+    def cover(self) -> None:
+        """Wait for the report of one more record, without a link to it."""
+        self.unlinked += 1
         with self.lock:
             self.open += 1
 
@@ -263,7 +284,9 @@ class SendSpans:
             attributes[names.OUTBOX_MESSAGE_KEY] = only.message_key
             attributes[names.OUTBOX_ATTEMPT] = only.attempt
         else:
-            attributes[names.MESSAGING_BATCH_MESSAGE_COUNT] = len(group.entries)
+            attributes[names.MESSAGING_BATCH_MESSAGE_COUNT] = len(group.entries) + group.unlinked
+        if group.unlinked:
+            attributes[names.OUTBOX_UNLINKED] = group.unlinked
         return attributes
 
 
@@ -304,13 +327,14 @@ class Sending:
                 if parent is None:
                     return report
             group = self._groups.get(topic)
-            if group is None or len(group.entries) >= MAX_LINKS:
-                if group is not None:
-                    group.close()
+            if group is None:
                 group = self._groups[topic] = _Group(self._claim, topic, self._spans.end)
-            state: Any = headers.get(names.TRACESTATE)
-            now = time.time_ns()
-            group.add(_Sent(row[0], row[2], row[6], parent, state, row[13], now))
+            if group.is_full:
+                group.cover()
+            else:
+                state: Any = headers.get(names.TRACESTATE)
+                now = time.time_ns()
+                group.add(_Sent(row[0], row[2], row[6], parent, state, row[13], now))
         except Exception:  # noqa: BLE001 - a third party's sampler, processor or propagator
             return report
         self._last = (row[0], group)

@@ -247,11 +247,15 @@ class Desk:
         )[0]
         return rescued, remaining
 
+    def freeze(self) -> None:
+        """Let the heart beat no more."""
+        self.registration._stop.set()
+        self.registration._thread.join()
+
     def die(self) -> None:
         """Lose every connection, as a killed process does."""
         self.dead = True
-        self.registration._stop.set()
-        self.registration._thread.join()
+        self.freeze()
         self.registration._session.close()
         self.session.close()
         self.settling.close()

@@ -176,8 +176,10 @@ def test_two_claimers_at_once_never_claim_the_same_row(conn: Conn, open_desk: Op
 def test_a_row_locked_by_a_person_delays_no_other(
     conn: Conn, connect: OpenConnection, desk: Desk
 ) -> None:
-    rows = insert(conn, 5)
+    # Begun before the rows are there: however late the rest is, no look starts behind them.
     person = connect(autocommit=False)
+    person.execute("select now()")
+    rows = insert(conn, 5)
     person.execute('update app_outbox set headers = \'{"a": "b"}\' where outbox_id = %s', [rows[2]])
     assert desk.look(10) == [*rows[:2], *rows[3:]]
     assert desk.look(10) == []

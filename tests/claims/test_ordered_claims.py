@@ -251,6 +251,7 @@ def test_a_claim_that_a_frozen_relay_is_just_making_is_not_left_behind_by_its_bu
     thawing, other = open_desk("thawing"), open_desk("other", lock_timeout=30)
     thawing.take_all_lanes()
     rows = insert(conn, 3, ordering_key="k")
+    thawing.freeze()
     conn.execute(
         "update app_outbox_relay set heartbeat_at = now() - interval '1 day' where relay_id = %s",
         [thawing.relay_id],

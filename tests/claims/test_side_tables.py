@@ -208,6 +208,7 @@ class Player:
         return int(row[0])
 
 
+@pytest.mark.timeout(600)
 @settings(
     max_examples=200,
     deadline=None,

@@ -92,11 +92,11 @@ def test_what_is_set_is_shown_to_people(
         (line,) = (line for line in text.splitlines() if line.startswith("(all)") and "ann" in line)
         assert line.split()[:4] == ["(all)", "paused", "yes", "yes"]
         assert line.endswith("incident 7")
-    health = run_cli("health")
+    health = run_cli("health", "--timeout", "60")
     assert "all destinations are paused by ann since" in health.stdout
     assert "incident 7" in health.stdout
     run_cli("resume", *WHY)
-    assert "all destinations are paused" not in run_cli("health").stdout
+    assert "all destinations are paused" not in run_cli("health", "--timeout", "60").stdout
 
 
 @pytest.mark.parametrize(

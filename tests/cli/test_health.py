@@ -23,7 +23,7 @@ def states(done: CompletedProcess[str]) -> dict[str, str]:
 def test_all_parts_reachable_is_healthy(
     database_url: str, kafka: KafkaBroker, run_cli: RunCliFunction
 ) -> None:
-    done = run_cli("health", "--json")
+    done = run_cli("health", "--json", "--timeout", "60")
     assert states(done) == {
         "database": "ok",
         "schema": "ok",
@@ -42,13 +42,15 @@ def test_all_parts_reachable_is_healthy(
             "select pg_advisory_lock(%s, relay_id) from app_outbox_relay",
             [advisory_class("relay", "public")],
         )
-        assert states(run_cli("health", "--json", "--require-relay"))["relays"] == "ok"
+        done = run_cli("health", "--json", "--require-relay", "--timeout", "60")
+        assert states(done)["relays"] == "ok"
         conn.execute(
             "insert into app_outbox "
             "(message_key, event_type, destination, created_at, next_run_at) "
             "values ('k', 't', 'd', now() - interval '1 hour', now() - interval '1 hour')"
         )
-    assert states(run_cli("health", "--json", "--max-wait", "7200"))["wait"] == "ok"
+    done = run_cli("health", "--json", "--max-wait", "7200", "--timeout", "60")
+    assert states(done)["wait"] == "ok"
     done = run_cli("health", "--json", "--max-wait", "60", check=False)
     assert states(done)["wait"] == "failed"
 
@@ -56,7 +58,7 @@ def test_all_parts_reachable_is_healthy(
 def test_each_missing_part_is_named(
     empty_database_url: str, kafka: KafkaBroker, run_cli: RunCliFunction
 ) -> None:
-    done = run_cli("health", "--json", check=False)
+    done = run_cli("health", "--json", "--timeout", "60", check=False)
     assert done.returncode == 1
     assert states(done) == {
         "database": "ok",

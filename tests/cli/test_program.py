@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -61,15 +60,16 @@ def test_help_loads_only_what_it_needs(cli_env: dict[str, str]) -> None:
 
 def test_help_takes_no_longer_than_a_few_bare_pythons(cli_env: dict[str, str]) -> None:
     def seconds(*command: str) -> float:
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            subprocess.run(command, env=cli_env, capture_output=True, check=True)
-            times.append(time.perf_counter() - start)
-        return statistics.median(times)
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *command], env=cli_env, capture_output=True, check=True)
+        return time.perf_counter() - start
 
-    bare = seconds(sys.executable, "-c", "import argparse, enum, inspect, logging, subprocess")
-    assert seconds(sys.executable, "-m", "bridge", "--help") < 6 * bare
+    bare, ours = list[float](), list[float]()
+    # By turns, and the best of each: what else the machine does must not decide.
+    while len(ours) < 3 or min(ours) >= 6 * min(bare):
+        assert len(ours) < 15, (bare, ours)
+        bare.append(seconds("-c", "import argparse, enum, inspect, logging, subprocess"))
+        ours.append(seconds("-m", "bridge", "--help"))
 
 
 def test_version(run_cli: RunCliFunction) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import Producer, TopicPartition
 
 from bridge.consumer import Consumer, Inbox
 from bridge.database.migration_sets import INBOX
@@ -194,3 +195,14 @@ def settled(consumer: Consumer) -> int:
 def committed(consumer: Consumer, topic: str) -> dict[int, int]:
     """The offsets of a topic that a consumer has committed, by partition."""
     return {number: done for (name, number), done in consumer.committed.items() if name == topic}
+
+
+def committed_of(kafka: KafkaBroker, group: str, topic: str) -> int:
+    """Return the offset that a group has committed for partition 0."""
+    reader = ConfluentConsumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}, logger=silent
+    )
+    try:
+        return int(reader.committed([TopicPartition(topic, 0)], 30)[0].offset)
+    finally:
+        reader.close()

@@ -8,8 +8,6 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer as ConfluentConsumer
-from confluent_kafka import TopicPartition
 
 from bridge.consumer import RetryPolicy
 from bridge.consumer.hand_off import HandOff, header_text
@@ -17,8 +15,7 @@ from bridge.consumer.retry_after import seconds_to_wait
 from bridge.errors import ConfigurationError
 from bridge.local.ports import free_ports
 from tests.consumer.api import Answer, Api, Request, always
-from tests.consumer.conftest import Sent, running, settled, until
-from tests.fixtures.kafka import silent
+from tests.consumer.conftest import Sent, committed_of, running, settled, until
 from tests.fixtures.postgres import on_one_server
 from tests.fixtures.waiting import wait_until
 
@@ -163,17 +160,6 @@ async def test_api_that_is_away_costs_no_attempt_and_known_keys_no_request(
         "answer": {"charge": 17},
     }
     assert "blocked" not in consumer.counts
-
-
-def committed_of(kafka: KafkaBroker, group: str, topic: str) -> int:
-    """Return the offset that a group has committed for partition 0."""
-    reader = ConfluentConsumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}, logger=silent
-    )
-    try:
-        return int(reader.committed([TopicPartition(topic, 0)], 30)[0].offset)
-    finally:
-        reader.close()
 
 
 @on_one_server

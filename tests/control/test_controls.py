@@ -12,6 +12,7 @@ import pytest
 from bridge.relay.controls import OPEN, REFRESH_INTERVAL, Controls
 from bridge.switches import batch, limit, pause, quiet, resume
 from tests.fixtures.postgres import on_one_server
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.control.conftest import OpenControlsFunction
@@ -125,6 +126,23 @@ def clock_of(conn: Connection) -> float:
     return float(row[0])
 
 
+def assert_pace(
+    conn: Connection, views: list[Controls], destinations: list[str], rate: int
+) -> None:
+    """Let the views take so many rows a second together.
+
+    Who stalls for longer than a bucket holds loses rows for good, so a loaded machine has some more
+    tries.
+    """
+    drain(views, destinations, 0.5)  # the buckets are full in the beginning
+    paces: list[float] = []
+    while not (paces and paces[-1] == pytest.approx(rate, rel=0.1, abs=4 / 3)):
+        assert len(paces) < 5, paces
+        started = clock_of(conn)
+        taken = drain(views, destinations, 3.0)
+        paces.append(sum(taken.values()) / (clock_of(conn) - started))
+
+
 @on_one_server
 @pytest.mark.parametrize("rate", [20, 1000, 30_000])
 def test_relays_share_a_limit(
@@ -134,11 +152,7 @@ def test_relays_share_a_limit(
     views = [open_controls() for _ in range(3)]
     for view in views:
         view.refresh()
-    drain(views, ["orders"], 0.5)  # the bucket is full in the beginning
-    started = clock_of(conn)
-    taken = drain(views, ["orders"], 3.0)
-    seconds = clock_of(conn) - started
-    assert sum(taken.values()) == pytest.approx(rate * seconds, rel=0.1, abs=4)
+    assert_pace(conn, views, ["orders"], rate)
 
 
 @on_one_server
@@ -150,11 +164,7 @@ def test_destinations_share_the_limit_for_all(
     views = [open_controls() for _ in range(2)]
     for view in views:
         view.refresh()
-    drain(views, ["a", "b", "own"], 0.5)
-    started = clock_of(conn)
-    taken = drain(views, ["a", "b", "own"], 3.0)
-    seconds = clock_of(conn) - started
-    assert sum(taken.values()) == pytest.approx(600 * seconds, rel=0.1)
+    assert_pace(conn, views, ["a", "b", "own"], 600)
 
 
 def test_what_a_claim_did_not_find_is_not_lost(conn: Connection, controls: Controls) -> None:
@@ -191,7 +201,7 @@ def test_a_changed_limit_acts_at_once(conn: Connection, controls: Controls) -> N
     assert drain([controls], ["orders"], 0.3)[0] <= 2 + 2
     limit(conn, "orders", rows_per_second=1_000_000, **WHO)
     controls.refresh(force=True)
-    assert drain([controls], ["orders"], 0.3)[0] > 10_000
+    wait_until(lambda: controls.take("orders", 100_000) > 10_000, "it takes many at once")
     limit(conn, "orders", rows_per_second=None, **WHO)
     controls.refresh(force=True)
     assert controls.take("orders", 123_456_789) == 123_456_789
@@ -206,10 +216,11 @@ def test_a_locked_bucket_lets_nothing_through_and_stalls_nobody(
     drain([controls], ["orders"], 0.1)
     with conn.transaction(force_rollback=True):
         conn.execute("update app_outbox_rate set tokens = 0")
-        drain([controls], ["orders"], 0.1)
+        while controls.take("orders", 1000):
+            pass  # what it had been granted before
         assert drain([controls], ["orders"], 0.3)[0] == 0
         assert controls.take("free", 10) == 10
-    assert drain([controls], ["orders"], 0.5)[0] > 0
+    wait_until(lambda: controls.take("orders", 1000), "the bucket gives again")
 
 
 def test_a_clock_that_was_set_back_stops_a_bucket_for_a_second_only(
@@ -219,4 +230,5 @@ def test_a_clock_that_was_set_back_stops_a_bucket_for_a_second_only(
     limit(conn, "orders", rows_per_second=1000, **WHO)
     controls.refresh()
     conn.execute("insert into app_outbox_rate values ('orders', 0, 0, now() + interval '1 hour')")
-    assert drain([controls], ["orders"], 2.0)[0] > 0
+    # An hour is not what it waits.
+    wait_until(lambda: controls.take("orders", 1000), "the bucket gives again")

@@ -232,9 +232,9 @@ def test_a_change_is_told_to_sleeping_relays(conn: Connection, database_url: str
     with psycopg.connect(database_url, autocommit=True) as listener:
         listener.execute(f"listen {wake_channel('public')}")
         pause(conn, **WHO)
-        assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+        assert len(list(listener.notifies(timeout=60, stop_after=1))) == 1
         conn.execute("delete from app_outbox_control")
-        assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+        assert len(list(listener.notifies(timeout=60, stop_after=1))) == 1
         # PREPARE TRANSACTION forbids NOTIFY.
         conn.execute("set outbox_bridge.notify = 'off'")
         pause(conn, **WHO)

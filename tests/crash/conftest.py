@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from tests.fixtures.relays import RelayProcess, StartRelayFunction
 
 
+_PATIENT = {
+    "relay_heartbeat_interval": 1,
+    "relay_lease": 10,
+    "relay_lease_margin": 2,
+    "kafka_message_timeout_ms": 5000,
+}
+"""A cold broker beside other tests takes seconds for a record that `make chaos` would give up.
+
+What a relay gives up and sends again is a fault of its own, and no round may have two.
+"""
+
+
 @pytest.fixture(scope="module")
 def stage(
     tmp_path_factory: pytest.TempPathFactory,
@@ -25,7 +37,7 @@ def stage(
     """Started once for a module; each test leaves every server running."""
     if not uses_real_kafka:
         pytest.skip(f"needs a real Kafka and this run has the {describe_choice('auto')}")
-    with Stage(tmp_path_factory.mktemp("stage")) as running:
+    with Stage(tmp_path_factory.mktemp("stage"), _PATIENT) as running:
         yield running
 
 

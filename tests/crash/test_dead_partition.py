@@ -36,7 +36,7 @@ def test_the_partitions_that_are_left_take_their_rows_and_the_rest_waits_uncharg
     stage.admin.create_topics([new])[topic].result(30)
 
     def leaders() -> dict[int, int]:
-        found = stage.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        found = stage.admin.list_topics(topic, timeout=30).topics[topic].partitions
         return {number: partition.leader for number, partition in found.items()}
 
     wait_until(lambda: len(leaders()) == _PARTITIONS and min(leaders().values()) > 0, "leaders")

@@ -62,7 +62,7 @@ def test_a_destination_without_leader_leaves_the_others_flowing(stage: Stage) ->
     stage.admin.create_topics([new])[broken].result(30)
 
     def leader() -> int:
-        found = stage.admin.list_topics(broken, timeout=10).topics[broken].partitions
+        found = stage.admin.list_topics(broken, timeout=30).topics[broken].partitions
         return int(found[0].leader) if found else -1
 
     node = wait_until(lambda: max(0, leader()), "the topic has a leader") - 1

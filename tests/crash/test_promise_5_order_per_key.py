@@ -106,7 +106,7 @@ def test_a_frozen_relay_hands_its_keys_over_and_comes_back(
                 PATIENCE,
             )
         wait_for_progress(outbox)
-    outbox.wait_all_sent()
+    outbox.wait_all_sent(2 * PATIENCE)
     assert_in_order(outbox, broker, topic)
 
 
@@ -121,11 +121,11 @@ def test_a_broker_that_fails_in_the_middle_of_many_keys(
         broker.suspend() if how == "frozen" else broker.kill()
         try:
             # The fault lasts: longer than message.timeout.ms, then longer than the lease.
-            threading.Event().wait(5)
+            threading.Event().wait(6)
         finally:
             broker.resume() if how == "frozen" else broker.restart()
         wait_for_progress(outbox)
-    outbox.wait_all_sent()
+    outbox.wait_all_sent(2 * PATIENCE)
 
     assert_in_order(outbox, broker, topic)
     assert all(row.retry_count == 0 for row in outbox.rows())
@@ -154,7 +154,7 @@ def test_an_operators_lock_on_a_row_in_flight_delays_only_its_own_outcome(
     outbox: Outbox, broker: LocalKafka, start: StartRelayFunction, topic: str
 ) -> None:
     (head,) = outbox.add(1, topic, prefix="head", ordering_key="k")
-    start(relay_settle_interval=2)
+    start(relay_settle_interval=5)
     outbox.wait_for("PROCESSING", [head])
     with psycopg.connect(outbox.url) as operator:
         operator.execute("select from app_outbox where outbox_id = %s for update", [head])

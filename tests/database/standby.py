@@ -1,4 +1,4 @@
-"""A streaming standby of a local PostgreSQL, to fail over to."""
+"""Streaming standbys of a local PostgreSQL, to fail over to, and back."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from bridge.local.postgres import LocalPostgres
 
 _SECONDS = 60.0
+_HAS_ALL = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
+_IS_SYNCHRONOUS = "select count(*) = 1 from pg_stat_replication where sync_state = 'sync'"
 
 
 class Standby:
-    """`url` is its superuser's; read-only until `promote`."""
+    """`url` and `primary_url` are a superuser's; read-only until `promote`."""
 
-    def __init__(self, primary: LocalPostgres, port: int) -> None:
-        self._primary = primary
-        parts = urlsplit(primary.url)
-        self.host = f"{LOOPBACK}:{port}"
-        netloc = f"{parts.username}:{parts.password}@{self.host}"
-        self.url = urlunsplit(parts._replace(netloc=netloc))
+    def __init__(self, url: str, primary_url: str) -> None:
+        self.url = url
+        self._primary_url = primary_url
 
     @property
     def url_of_both(self) -> str:
         """A URL that names this one and then the primary."""
-        parts = urlsplit(self._primary.url)
+        parts = urlsplit(self._primary_url)
         login, _, primary = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{login}@{self.host},{primary}"))
+        own = urlsplit(self.url).netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{login}@{own},{primary}"))
 
     def is_up(self) -> bool:
         try:
@@ -48,19 +48,23 @@ class Standby:
             return False
         return True
 
-    def catch_up(self) -> None:
-        """Wait until everything that the primary has committed is here."""
-        with psycopg.connect(self._primary.url) as connection:
-            lsn = connection.execute("select pg_current_wal_flush_lsn()::text").fetchone()
-        assert lsn
-        with psycopg.connect(self.url, autocommit=True) as connection:
+    def make_synchronous(self) -> None:
+        """Let the primary answer no commit before it is here, and wait for what it has already."""
+        with (
+            psycopg.connect(self._primary_url, autocommit=True) as primary,
+            psycopg.connect(self.url, autocommit=True) as own,
+        ):
+            primary.execute("alter system set synchronous_standby_names = '*'")
+            primary.execute("select pg_reload_conf()")
             wait_until(
-                lambda: (
-                    connection.execute(
-                        "select pg_last_wal_replay_lsn() >= %s::pg_lsn", lsn
-                    ).fetchone()
-                    == (True,)
-                ),
+                lambda: primary.execute(_IS_SYNCHRONOUS).fetchone() == (True,),
+                "the primary waits for its standby",
+                _SECONDS,
+            )
+            lsn = primary.execute("select pg_current_wal_flush_lsn()::text").fetchone()
+            assert lsn
+            wait_until(
+                lambda: own.execute(_HAS_ALL, lsn).fetchone() == (True,),
                 "the standby has caught up",
                 _SECONDS,
             )
@@ -71,10 +75,21 @@ class Standby:
             connection.execute("select pg_promote(true, 60)")
 
 
+class CopiedStandby(Standby):
+    """One with a server of its own, which `stop` ends."""
+
+    def __init__(self, url: str, primary_url: str, process: LeashedProcess) -> None:
+        super().__init__(url, primary_url)
+        self._process = process
+
+    def stop(self, number: signal.Signals) -> None:
+        self._process.stop(number)
+
+
 @contextmanager
 def standby_of(
     primary: LocalPostgres, folder: Path, stop_signal: signal.Signals
-) -> Iterator[Standby]:
+) -> Iterator[CopiedStandby]:
     """Copy the primary, start the copy as its streaming standby, end it afterwards."""
     account = server_account([primary.programs.folder, folder])
     home = folder / "standby"
@@ -110,8 +125,37 @@ def standby_of(
         cwd=home,
     )
     try:
-        standby = Standby(primary, port)
+        parts = urlsplit(primary.url)
+        netloc = f"{parts.username}:{parts.password}@{LOOPBACK}:{port}"
+        standby = CopiedStandby(urlunsplit(parts._replace(netloc=netloc)), primary.url, process)
         wait_until(standby.is_up, f"the standby accepts connections, see {log}", _SECONDS)
         yield standby
     finally:
         process.stop()
+
+
+def rejoin(old: LocalPostgres, data: Path, new: Standby, folder: Path) -> Standby:
+    """Start a former primary, which has crashed, as the standby of the new one, on its old port.
+
+    It needs `wal_log_hints` (or data checksums) and must have been started before.
+    """
+    with psycopg.connect(new.url, autocommit=True) as connection:
+        # Until then PostgreSQL 14 and 15 tell pg_rewind the timeline from before the promotion.
+        connection.execute("checkpoint")
+    run_to_end(
+        LeashedProcess(
+            [
+                *(old.programs.program("pg_rewind"), f"--target-pgdata={data}"),
+                *(f"--source-server={new.url}", "--write-recovery-conf"),
+            ],
+            log=folder / "rewind.log",
+            account=server_account([old.programs.folder, data, folder]),
+            cwd=data,
+        ),
+        what="rewinding the former primary",
+        timeout=_SECONDS,
+    )
+    port = urlsplit(old.url).port
+    old.start()
+    assert urlsplit(old.url).port == port, "somebody else has taken the former primary's port"
+    return Standby(old.url, new.url)

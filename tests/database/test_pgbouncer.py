@@ -145,7 +145,7 @@ def test_a_killed_relay_without_lock_is_rescued_after_its_lease_and_not_before(
     ids = outbox.add(40, topic)
     victim = start_relay(
         env={"OUTBOX_BRIDGE_DATABASE_URL": pooler.url},
-        **{**FAST_LEASE, "relay_lease": 6},
+        **{**FAST_LEASE, "relay_lease": 10},
         relay_settle_interval=3600,
     )
     outbox.wait_for("PROCESSING", ids)

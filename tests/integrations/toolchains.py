@@ -78,6 +78,17 @@ def go_program(source: str, folder: Path) -> Path:
     return program
 
 
+def typescript_program(source: str, folder: Path) -> Path:
+    """Compile a module, strictly checked, beside the `node_modules` that it needs."""
+    libraries = node_libraries() / "node_modules"
+    (folder / "node_modules").symlink_to(libraries)
+    (folder / "program.mts").write_text(source)
+    options = ("--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext")
+    compiler = libraries / "typescript" / "bin" / "tsc"
+    run("node", compiler, *options, "--types", "node", "program.mts", cwd=folder)
+    return folder / "program.mjs"
+
+
 def _copy(names: tuple[str, ...], folder: Path) -> None:
     for name in names:
         shutil.copy(_FILES / name, folder)

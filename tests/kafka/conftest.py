@@ -42,7 +42,7 @@ class StrictKafka:
         return topic
 
     def _is_led(self, topic: str) -> bool:
-        parts = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        parts = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
         return bool(parts) and all(part.leader >= 0 for part in parts.values())
 
 

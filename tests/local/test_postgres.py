@@ -30,7 +30,7 @@ def programs(postgres: PostgresServer) -> PostgresPrograms:
 
 
 def value(url: str, query: LiteralString) -> object:
-    with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+    with psycopg.connect(url, autocommit=True, connect_timeout=60) as connection:
         row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]

@@ -48,7 +48,7 @@ def echo() -> Iterator[int]:
 
 def connect(proxy: Proxy) -> socket.socket:
     client = socket.create_connection(("127.0.0.1", proxy.port))
-    client.settimeout(10)
+    client.settimeout(60)
     return client
 
 
@@ -96,7 +96,7 @@ def test_a_black_hole_accepts_and_keeps_and_passes_on_afterwards(echo: int) -> N
             old.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 old.recv(1)
-            old.settimeout(10)
+            old.settimeout(60)
             proxy.pass_on()
             assert receive(old, 4) == b"held"
             assert receive(new, 4) == b"back"

@@ -59,7 +59,7 @@ def test_eval_of_a_detached_up_returns_with_both_settings(
     with psycopg.connect(url) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
     assert (
-        AdminClient({"bootstrap.servers": servers}, logger=silent).list_topics(timeout=20).brokers
+        AdminClient({"bootstrap.servers": servers}, logger=silent).list_topics(timeout=30).brokers
     )
     assert "is ready" in done.stderr
 

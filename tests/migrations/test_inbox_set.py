@@ -75,7 +75,7 @@ def granted(postgres: PostgresServer) -> Iterator[Connection]:
 
 
 async def test_roles_may_do_what_their_part_does_and_nothing_else(granted: Connection) -> None:
-    inbox = Inbox(schema=SCHEMA, consumer="billing", retention=1)
+    inbox = Inbox(schema=SCHEMA, consumer="billing", retention=600)
     granted.execute("set role inbox_consumer")
     with granted.transaction():
         assert inbox.receive(granted, message_key="a").is_new

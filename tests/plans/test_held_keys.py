@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from tests.fixtures.postgres import PostgresServer
 
+# The first test loads the rows, which takes a loaded machine its time.
+pytestmark = pytest.mark.timeout(600)
+
 PARKED = 200_000
 HELD_KEYS = 10_000
 BATCH = 500

@@ -76,7 +76,7 @@ def test_a_charged_failure_waits_for_its_backoff_and_fails_at_the_last_attempt(
         assert row.locked_by is None
     failed = [row[0] for row in outbox.query("select outbox_id from app_outbox_failed")]
     assert sorted(failed) == sorted(last + only)
-    assert relay.events("destination fails")
+    relay.wait_for_event("destination fails")
 
     errors.pending.clear()
     outbox.execute("update app_outbox set next_run_at = now() where status = 'PENDING'")

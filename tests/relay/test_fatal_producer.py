@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FENCED = KafkaError(KafkaError._FATAL, "fenced", fatal=True)
 REFUSED_AFTERWARDS = KafkaError(KafkaError._FATAL)
 PURGED = KafkaError(KafkaError._PURGE_INFLIGHT)
+ROW = ClaimedRow(1, "orders", "k", None, "t", None, 1, None, b"{}", None, None, None, None)
 
 
 class Alive:
@@ -79,8 +80,7 @@ def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
     error: KafkaError, *, at_once: bool
 ) -> None:
     flight = Flight(10, 1000)
-    row = ClaimedRow(1, "orders", "k", None, "t", None, 1, None, b"{}", None, None, None, None)
-    rows = [row._replace(outbox_id=number) for number in (1, 2, 3)]
+    rows = [ROW._replace(outbox_id=number) for number in (1, 2, 3)]
     flight.enter(Batch("claim", rows))
     flight.to_publish.put(None)
     made: list[BreakingProducer] = []
@@ -97,7 +97,7 @@ def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
             aim=Aim(Router(), producers, flight, fail_missing=False, max_bytes=1000),
             flight=flight,
             on_fatal=producers.end_fatal,
-            max_age=1.0,
+            max_age=1000.0,
             registration=cast("Registration", Alive()),
         ).run()
         wait_until(lambda: len(flight.unsent) == 3, "each row is reported")
@@ -111,6 +111,65 @@ def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
     # It may have been sent before the producer broke: the count of hand-overs stays.
     assert all(item.handed for item in flight.unsent)
     assert [*flight.acks, *flight.refusals, *flight.faults] == []
+
+
+class ReplacedProducer:
+    """Stands in for a producer that is replaced at its first record, and takes the others, too."""
+
+    def __init__(self) -> None:
+        self.polls = 0
+        self.replace: Callable[[], None] = lambda: None
+        self._due: list[Callable[[KafkaError | None, Message | None], None]] = []
+
+    def produce(self, *_: object, on_delivery: Any, **__: object) -> None:
+        self._due.append(on_delivery)
+        replace, self.replace = self.replace, lambda: None
+        replace()
+
+    def poll(self, _seconds: float) -> None:
+        self.polls += 1
+        for report in [self._due.pop() for _ in range(len(self._due))]:
+            report(PURGED, None)
+
+    def purge(self, **_: object) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+
+def test_what_a_batch_hands_to_a_producer_that_was_replaced_meanwhile_is_reported() -> None:
+    """In an outage, say: the publisher waits for room in a queue that is then taken back."""
+    flight = Flight(10, 1000)
+    rows = [ROW._replace(outbox_id=number) for number in (1, 2, 3)]
+    flight.enter(Batch("claim", rows))
+    flight.to_publish.put(None)
+    old = ReplacedProducer()
+    producers = Producers(lambda _: cast("Producer", old), batch_bytes=1000)
+
+    def replace() -> None:
+        (thread,) = producers.threads()
+        served.append(thread)
+        producers.retire()
+        polls = old.polls
+        wait_until(lambda: old.polls > polls + 2 and not len(old), "it is served on")
+
+    served: list[threading.Thread] = []
+    old.replace = replace
+    try:
+        Publisher(
+            producers,
+            payloads=cast("Payloads", None),
+            aim=Aim(Router(), producers, flight, fail_missing=False, max_bytes=1000),
+            flight=flight,
+            on_fatal=producers.end_fatal,
+            max_age=1000.0,
+            registration=cast("Registration", Alive()),
+        ).run()
+        wait_until(lambda: len(flight.unsent) == 3, "each row is reported")
+        wait_until(lambda: not served[0].is_alive(), "then nobody serves it any more")
+    finally:
+        producers.finish()
 
 
 def test_a_healthy_producer_is_kept() -> None:

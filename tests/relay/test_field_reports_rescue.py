@@ -76,8 +76,8 @@ def test_a_settle_that_waits_for_the_rescuers_lock_is_not_undone_by_it(
     """
     topic = new_topic()
     ids = outbox.add(10, topic)
-    relay = start_relay(relay_settle_interval=3)
-    consume(topic, count=10, timeout=60)
+    relay = start_relay(relay_settle_interval=5)
+    outbox.wait_for("PROCESSING", ids)
     with psycopg.connect(outbox.url) as rescuer:
         # As the rescue writes it, and not yet committed when the settle comes.
         rescuer.execute("set outbox_bridge.session = 'relay'")
@@ -136,7 +136,7 @@ def test_recovery_after_a_crash_begins_within_seconds_and_leaves_fresh_rows_alon
             PATIENCE,
         )
     # Leases of two minutes and a stuck time-out of thirty cannot have done it.
-    outbox.wait_for("SENT", orphans + fresh, timeout=30)
+    outbox.wait_for("SENT", orphans + fresh)
 
     copies = Counter(ids_of(consume(topic)))
     assert {copies[outbox_id] for outbox_id in fresh} == {1}
@@ -166,7 +166,7 @@ def test_the_next_relay_of_the_same_name_inherits_nothing_and_blocks_no_rescue(
 
     start_relay(name="host-1")
 
-    rows = outbox.wait_for("SENT", ids, timeout=30)
+    rows = outbox.wait_for("SENT", ids)
     assert_places_hold(rows, consume(topic))
     assert all(row.retry_count == 0 for row in rows)
 
@@ -184,8 +184,8 @@ def test_sends_that_take_longer_than_the_lease_lose_no_outcome(
     told. Here the lease is renewed by the heartbeat, whatever the age of the claim.
     """
     topic = new_topic()
-    relay = start_relay(**FAST_LEASE, relay_settle_interval=5)
-    start_relay(**FAST_LEASE, relay_settle_interval=5)
+    relay = start_relay(**FAST_LEASE, relay_settle_interval=8)
+    start_relay(**FAST_LEASE, relay_settle_interval=8)
     ids = outbox.add(50, topic)
 
     rows = outbox.wait_for("SENT", ids)
@@ -205,7 +205,7 @@ def test_a_stale_worker_writes_nothing_over_a_row_that_nobody_owns(
     """
     topic = new_topic()
     ids = outbox.add(10, topic)
-    relay = start_relay(relay_settle_interval=2)
+    relay = start_relay(relay_settle_interval=5)
     outbox.wait_for("PROCESSING", ids)
     # Given back by hand, for later; the second half to another claim.
     outbox.execute(

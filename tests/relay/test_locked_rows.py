@@ -61,7 +61,7 @@ def test_a_row_locked_at_settle_time_waits_alone(
 ) -> None:
     topic = new_topic()
     ids = outbox.add(100, topic)
-    relay = start_relay(relay_settle_interval=2)
+    relay = start_relay(relay_settle_interval=5)
     outbox.wait_for("PROCESSING", ids)
     with psycopg.connect(outbox.url) as operator:
         operator.execute(LOCK, [ids[50:52]])
@@ -80,7 +80,7 @@ def test_a_locked_claim_delays_no_row_and_is_deleted_when_the_lock_is_gone(
     outbox: Outbox, start_relay: StartRelayFunction, new_topic: NewTopicFunction
 ) -> None:
     topic = new_topic()
-    relay = start_relay(relay_settle_interval=2)
+    relay = start_relay(relay_settle_interval=5)
     ids = outbox.add(50, topic)
     outbox.wait_for("PROCESSING", ids)
     with psycopg.connect(outbox.url) as operator:
@@ -97,7 +97,7 @@ def test_a_locked_failure_waits_alone(
 ) -> None:
     topic = new_topic()
     bad = outbox.add(10, "no topic", prefix="bad")
-    relay = start_relay(relay_settle_interval=2)
+    relay = start_relay(relay_settle_interval=5)
     outbox.wait_for("PROCESSING", bad)
     with psycopg.connect(outbox.url) as operator:
         operator.execute(LOCK, [bad[:1]])

@@ -53,7 +53,7 @@ def test_rows_wait_uncharged_until_their_topic_is_there_and_others_go_on(
     outbox.wait_for("SENT", ids)
     told = relay.wait_for_event("destination fails")
     assert (told["destination"], told["code"]) == (missing, "TOPIC_MISSING")
-    assert {row.status for row in outbox.rows(waiting)} == {"PENDING"}
+    outbox.wait_for("PENDING", waiting)
     create(strict, missing)
 
     for row in outbox.wait_for("SENT", waiting):
@@ -79,5 +79,5 @@ def test_with_create_the_topic_is_made_with_the_brokers_defaults(
     ids = outbox.add(30, topic)
     run_relay(kafka_bootstrap_servers=strict, relay_missing_topic="create")
     assert {row.status for row in outbox.rows(ids)} == {"SENT"}
-    found = AdminClient({"bootstrap.servers": strict}).list_topics(topic, timeout=10)
+    found = AdminClient({"bootstrap.servers": strict}).list_topics(topic, timeout=30)
     assert len(found.topics[topic].partitions) > 1

@@ -52,7 +52,7 @@ def test_killed_relays_rows_move_on_long_before_the_lease(
     assert_rescued_uncharged(rows)
     assert_places_hold(rows, consume(topic))
     assert other.wait_for_event("relay is gone")["why"] == "killed"
-    assert outbox.relay_names() == {other.name}
+    wait_until(lambda: outbox.relay_names() == {other.name}, "the dead one is buried", PATIENCE)
     assert other.stop()["rescued"] == 50
     outbox.assert_nothing_is_left_behind()
 
@@ -66,7 +66,7 @@ def test_frozen_relays_rows_move_on_and_its_late_reports_do_no_harm(
     topic = new_topic()
     ids = outbox.add(40, topic)
     # Acknowledged, and unsettled for long enough to be frozen in between.
-    frozen = start_relay(**FAST_LEASE, relay_settle_interval=5)
+    frozen = start_relay(**FAST_LEASE, relay_settle_interval=10)
     consume(topic, count=40, timeout=60)
     frozen.process.send(signal.SIGSTOP)
     assert {row.status for row in outbox.rows(ids)} == {"PROCESSING"}
@@ -107,7 +107,7 @@ def test_late_acknowledgement_counts_while_nobody_else_has_claimed_the_row(
     topic = new_topic()
     (outbox_id,) = outbox.add(1, topic)
     relay = start_relay(relay_settle_interval=5)
-    consume(topic, count=1, timeout=60)
+    outbox.wait_for("PROCESSING", [outbox_id])
     # As if rescued by a relay, and not due before the acknowledgement is written.
     outbox.execute("set outbox_bridge.session = 'relay'")
     outbox.execute("delete from app_outbox_claim")
@@ -133,7 +133,7 @@ def test_late_acknowledgement_of_a_cancelled_row_is_a_lost_lease(
     topic = new_topic()
     ids = outbox.add(3, topic)
     relay = start_relay(relay_settle_interval=5)
-    consume(topic, count=3, timeout=60)
+    outbox.wait_for("PROCESSING", ids)
     outbox.execute("update app_outbox set status = 'CANCELLED' where outbox_id = %s", ids[0])
     outbox.execute("delete from app_outbox where outbox_id = %s", ids[1])
 
@@ -155,9 +155,9 @@ def test_hung_relays_rows_move_on_although_its_heart_beats(
     ids = outbox.add(40, topic)
     # Full with these rows, so that it cannot claim them again itself.
     full: dict[str, Any] = {"relay_batch_rows": 40, "relay_max_inflight_rows": 80}
-    hung = start_relay(**FAST_LEASE, **NEVER_SETTLES, **full, relay_stuck_timeout=5)
+    hung = start_relay(**FAST_LEASE, **NEVER_SETTLES, **full, relay_stuck_timeout=8)
     outbox.wait_for("PROCESSING", ids)
-    start_relay(**FAST_LEASE, relay_stuck_timeout=5)
+    start_relay(**FAST_LEASE, relay_stuck_timeout=8)
 
     rows = outbox.wait_for("SENT", ids)
 

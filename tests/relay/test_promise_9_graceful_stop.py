@@ -77,7 +77,7 @@ def test_an_operators_lock_does_not_keep_the_others_from_being_settled_at_stop(
 ) -> None:
     topic = new_topic()
     ids = outbox.add(50, topic)
-    relay = start_relay(relay_settle_interval=2, relay_drain_timeout=4)
+    relay = start_relay(relay_settle_interval=5, relay_drain_timeout=10)
     outbox.wait_for("PROCESSING", ids)
     with psycopg.connect(outbox.url) as operator:
         operator.execute("select from app_outbox where outbox_id = %s for update", [ids[7]])

@@ -134,7 +134,7 @@ def test_ordered_rows_keep_their_order_while_relays_join_leave_and_die(
     finally:
         stop.set()
         writer.join()
-    rows = outbox.wait_all_sent()
+    rows = outbox.wait_all_sent(2 * PATIENCE)
 
     expected: dict[bytes | None, list[int]] = defaultdict(list)
     for row in rows:

@@ -120,6 +120,24 @@ def test_record_that_produce_itself_refuses_leaves_no_span_open(
     assert (span.attributes or {})[names.ERROR_TYPE] == "_MSG_TIMED_OUT"
 
 
+def test_span_covers_those_that_it_cannot_link_to(relay: Relay, spans: SendSpans) -> None:
+    with spans.follow("c", 130) as following:
+        reports = [
+            following.record(row(n), {"traceparent": PARENT}, "t", relay.report, may_grow=True)
+            for n in range(130)
+        ]
+    for report in reports[:-1]:
+        report(None, None)
+    assert relay.kept.get_finished_spans() == ()
+    reports[-1](KafkaError(), None)
+    (span,) = relay.spans(1)
+    assert len(span.links) == 128
+    assert span.attributes is not None
+    assert span.attributes[names.OUTBOX_UNLINKED] == 2
+    assert span.attributes[names.MESSAGING_BATCH_MESSAGE_COUNT] == 130
+    assert span.attributes[names.ERROR_TYPE] == "_MSG_TIMED_OUT"
+
+
 def test_each_topic_of_a_claim_has_its_span(relay: Relay, spans: SendSpans) -> None:
     with spans.follow("c", 2) as following:
         for topic in ("a", "b"):

@@ -104,6 +104,62 @@ def test_a_loss_soon_after_the_last_one_is_told_when_it_lasts(
     assert log[2]["reason"] == "for long"
 
 
+def test_a_session_that_slept_through_an_outage_tells_it_no_second_time(
+    state: DatabaseState, log: list[Any], clock: Clock
+) -> None:
+    awake: Any = Stage("claim")
+    asleep: Any = Stage("publish")
+    state.opened(awake)
+    state.opened(asleep)
+    clock.now += 1
+    for turn in range(1, 3):
+        state.lost(awake, "failover")
+        clock.now += 1
+        state.opened(awake)
+        clock.now += 3600
+        state.lost(asleep, "the server has closed it")
+        state.opened(asleep)
+        assert events(log) == ["database lost", "database back"] * turn
+        clock.now += 3600
+
+
+def test_a_session_that_was_back_before_the_others_is_awake(
+    state: DatabaseState, log: list[Any], clock: Clock
+) -> None:
+    first: Any = Stage("claim")
+    last: Any = Stage("settle")
+    for stage in (first, last):
+        state.lost(stage, "failover")
+    for stage in (first, last):
+        clock.now += 1
+        state.opened(stage)
+    clock.now += 3600
+    state.lost(first, "terminated")
+    assert events(log) == ["database lost", "database back", "database lost"]
+
+
+@pytest.mark.parametrize("who", ["it again", "another", "nobody"])
+def test_a_session_that_slept_through_an_outage_may_be_the_first_to_see_the_next(
+    state: DatabaseState, log: list[Any], clock: Clock, who: str
+) -> None:
+    awake: Any = Stage("claim")
+    asleep: Any = Stage("publish")
+    state.opened(awake)
+    state.opened(asleep)
+    clock.now += 1
+    state.lost(awake, "failover")
+    state.opened(awake)
+    clock.now += 3600
+    state.lost(asleep, "closed")
+    assert len(log) == 2
+    if who == "nobody":
+        clock.now += CALM
+        state._lost.settle()
+    else:
+        state.lost(asleep if who == "it again" else awake, "refused")
+    assert events(log) == ["database lost", "database back", "database lost"]
+
+
 def test_refused_statements_are_told_once_until_they_run(
     state: DatabaseState, log: list[Any], clock: Clock
 ) -> None:

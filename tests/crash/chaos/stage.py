@@ -129,7 +129,7 @@ class Stage:
 
     def in_sync(self, topic: str) -> bool:
         """Whether every partition has a leader and all of its replicas follow."""
-        found = self.admin.list_topics(topic, timeout=10).topics[topic]
+        found = self.admin.list_topics(topic, timeout=30).topics[topic]
         return bool(found.partitions) and all(
             part.error is None and part.leader >= 0 and len(part.isrs) == _REPLICAS
             for part in found.partitions.values()

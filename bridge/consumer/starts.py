@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,14 @@ class Starts:
         self._new: set[TopicPartition] = set()
         self._suspects: dict[TopicPartition, tuple[int, int]] = {}
         self._more = asyncio.Event()
+        self._given = asyncio.Event()
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
         """Look at partitions that were given to this process."""
         self._suspects.clear()
         self._new = set(tps)
         self._more.set()
+        self._given.set()
 
     def suspect(self, tp: TopicPartition, expected: int, came: int) -> None:
         """Look at a partition whose next record was not the expected one."""
@@ -49,15 +52,21 @@ class Starts:
             self._more.set()
 
     async def look_forever(self, kafka: Any, desk: Desk) -> None:
-        """Look whenever there is something to be looked at, until cancelled."""
+        """Look whenever there is something to be looked at, until cancelled.
+
+        At new partitions at once: what this process commits hides where it began.
+        """
         while True:
             await self._more.wait()
             self._more.clear()
+            self._given.clear()
             try:
                 await self._look(kafka, desk)
             except ClientError as error:
                 _log.debug("the beginnings of partitions could not be looked at: %s", error)
-            await asyncio.sleep(_PAUSE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE):
+                    await self._given.wait()
 
     async def _look(self, kafka: Any, desk: Desk) -> None:
         new, self._new = self._new, set()
@@ -65,9 +74,11 @@ class Starts:
         wanted = [tp for tp in {*new, *suspects} if tp in kafka.assignment()]
         if not wanted:
             return
+        given = [tp for tp in wanted if tp in new]
+        # Asked first, and for all at the same time: before this process can have committed more.
+        known = await asyncio.gather(*(kafka.committed(tp) for tp in given))
         begins = await kafka.beginning_offsets(wanted)
-        for tp in new & set(wanted):
-            committed = await kafka.committed(tp)
+        for tp, committed in zip(given, known, strict=True):
             for partition in desk.partitions:
                 if partition.tp == tp:
                     partition.start = committed if committed is not None else begins[tp]

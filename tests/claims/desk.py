@@ -6,6 +6,8 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from bridge.database.arrays import array
 from bridge.database.session import Session
 from bridge.database.template import advisory_class
@@ -23,6 +25,7 @@ from bridge.relay.settlement import Failed, Failure, Settlement
 from bridge.relay.tally import RelayReport
 from bridge.retry import Backoff
 from bridge.settings import Settings
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -256,6 +259,19 @@ class Desk:
         self.registration._session.close()
         self.session.close()
         self.settling.close()
+        wait_until(self._is_gone, "its sessions have ended")
+
+    def _is_gone(self) -> bool:
+        # A server process, and the lock that it holds, end a moment after its client.
+        url = self.settings.database.url
+        assert url is not None
+        with psycopg.connect(url.get_secret_value()) as conn:
+            left = conn.execute(
+                "select from pg_stat_activity where datname = current_database() "
+                "and application_name like %s",
+                [f"outbox-bridge/{self.settings.relay.name}/%"],
+            ).fetchall()
+        return not left
 
     def close(self) -> None:
         assert self.failures == []

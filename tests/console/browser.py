@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
+
+from tests.fixtures.relays import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +38,7 @@ def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("Chromium is not installed; as root run: apt-get install -y chromium")
+    expect.set_options(timeout=PATIENCE * 1000)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
         yield running
@@ -50,8 +53,12 @@ def opened(
     scheme: Literal["light", "dark"] = "light",
     phone: bool = False,
     script: bool = True,
+    may_end: bool = False,
 ) -> Iterator[Page]:
-    """Open a page; at the end the test fails where it complained (of the policy, too)."""
+    """Open a page; at the end the test fails where it complained (of the policy, too).
+
+    `may_end`: the console ends meanwhile, and the page may find it gone.
+    """
     size = PHONE if phone else DESKTOP
     context = browser.new_context(
         base_url=url,
@@ -61,13 +68,14 @@ def opened(
         is_mobile=phone,
     )
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(PATIENCE * 1000)
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page
     context.close()
-    assert [said for said in complaints if "503" not in said] == []
+    expected = ("503", "net::ERR_") if may_end else ("503",)
+    assert [said for said in complaints if not any(one in said for one in expected)] == []
 
 
 def furnish(outbox: Outbox) -> None:

@@ -318,7 +318,7 @@ def test_a_signal_ends_the_console_in_good_order_with_pages_open(
     database_url: str, start_console: StartConsoleFunction, browser: Browser
 ) -> None:
     console = start_console()
-    with opened(browser, console.url) as page:
+    with opened(browser, console.url, may_end=True) as page:
         page.goto("/")
         expect(page.locator("#pulse")).to_have_text("Live")
         console.process.send(signal.SIGTERM)

@@ -203,6 +203,6 @@ def committed_of(kafka: KafkaBroker, group: str, topic: str) -> int:
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}, logger=silent
     )
     try:
-        return int(reader.committed([TopicPartition(topic, 0)], 10)[0].offset)
+        return int(reader.committed([TopicPartition(topic, 0)], 30)[0].offset)
     finally:
         reader.close()

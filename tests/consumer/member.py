@@ -1,6 +1,7 @@
 """One member of a consumer group as a process of its own, to be killed.
 
 Arguments, as JSON: topic, group, brokers, database, name, static_member (or null), batch_size.
+Prints STARTED once it has its partitions; from then on it ends in good order when it is asked to.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import asyncio
 import json
 import random
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.consumer import Consumer, Inbox, RetryPolicy
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from bridge.consumer import Received
 
+STARTED = "member started"
 _KEEP = "insert into effect (message_key, ordering_key, number, consumer) values (%s, %s, %s, %s)"
 # A killed member is missed soon; the tests' broker allows it.
 _KAFKA = {"session_timeout_ms": 1500, "heartbeat_interval_ms": 150, "fetch_max_wait_ms": 50}
@@ -49,7 +53,14 @@ def main() -> None:
         if dice.random() < 1 / 30:
             raise ValueError("one of thirty")
 
+    threading.Thread(target=_tell_start, args=[consumer], daemon=True).start()
     consumer.run()
+
+
+def _tell_start(consumer: Consumer) -> None:
+    while not consumer.is_ready:
+        time.sleep(0.02)
+    print(STARTED, flush=True)
 
 
 if __name__ == "__main__":

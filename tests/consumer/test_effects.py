@@ -298,7 +298,7 @@ async def test_records_of_strangers_are_known_by_their_place(
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for _ in range(3):
         producer.produce(topic, value=b'{"number": 1}')
-    producer.flush(20)
+    assert producer.flush(60) == 0
     consumer = new_consumer(topic)
 
     @consumer.on("*")

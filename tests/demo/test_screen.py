@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import os
 import pty
+from types import SimpleNamespace
 from typing import TextIO
 
 import pytest
 
+from bridge.demo import screen as screens
 from bridge.demo.screen import LiveScreen, Numbers, PlainScreen, open_screen
 
 
@@ -36,18 +38,22 @@ NUMBERS = Numbers(
 )
 
 
-def test_a_log_gets_lines_and_at_most_about_one_a_second() -> None:
+def test_a_log_gets_lines_and_at_most_about_one_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(screens, "time", SimpleNamespace(monotonic=lambda: clock.now))
     log = io.StringIO()
     with open_screen(log) as screen:
         assert isinstance(screen, PlainScreen)
         screen.act(2, "the shop opens")
         for _ in range(100):
             screen.show(NUMBERS)
+        clock.now += 1.5
+        screen.show(NUMBERS)
         screen.check("nothing was lost (0)", holds=True)
         screen.check("every message is SENT (2 ≠ 1)", holds=False)
     text = log.getvalue()
     assert "2/5 the shop opens\n" in text
-    assert text.count("enqueued 700") == 1
+    assert text.count("enqueued 700") == 2
     assert "relay-1 killed, relay-2 up" in text
     assert "ok    nothing was lost" in text
     assert "WRONG every message is SENT" in text

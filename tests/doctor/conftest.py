@@ -31,7 +31,7 @@ def find(database_url: str) -> FindFunction:
 
     def look(check: str, limits: Limits | None = None, url: str | None = None) -> list[Finding]:
         settings = load_settings(None, {"database": {"url": url or database_url}})
-        findings = examine(settings, only=[check], limits=limits, timeout=20)
+        findings = examine(settings, only=[check], limits=limits, timeout=60)
         assert {one.check for one in findings} == {check}
         return findings
 

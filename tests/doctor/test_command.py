@@ -19,12 +19,12 @@ def test_exit_codes_tell_ok_problem_and_cannot_check(
     database_url: str, run_cli: RunCliFunction
 ) -> None:
     run_cli("doctor", "migrations", "queue")
-    done = run_cli("doctor", "queue", "kafka", "--timeout", "1", env=_NOBODY, check=False)
+    done = run_cli("doctor", "queue", "kafka", "--timeout", "5", env=_NOBODY, check=False)
     assert done.returncode == 3
     assert "1 ok, 0 problem, 1 unknown" in done.stdout
     with psycopg.connect(database_url, autocommit=True) as conn:
         conn.execute("drop index app_outbox_queue_due_idx")
-    done = run_cli("doctor", "migrations", "kafka", "--timeout", "1", env=_NOBODY, check=False)
+    done = run_cli("doctor", "migrations", "kafka", "--timeout", "5", env=_NOBODY, check=False)
     assert done.returncode == 1
     assert "app_outbox_queue_due_idx is missing" in done.stdout
     assert "next step" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -19,6 +20,7 @@ from bridge.settings import load_settings
 from tests.cli.test_status import claim, insert
 from tests.doctor.conftest import the_problem, verdicts
 from tests.fixtures.postgres import on_one_server
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.doctor.conftest import FindFunction
@@ -31,7 +33,7 @@ _OK = [Verdict.OK]
 
 def test_a_fresh_outbox_is_well(database_url: str) -> None:
     settings = load_settings(None, {"database": {"url": database_url}})
-    findings = examine(settings, only=list(DATABASE), timeout=20)
+    findings = examine(settings, only=list(DATABASE), timeout=60)
     assert [one for one in findings if one.verdict is not Verdict.OK] == []
     assert [one.check for one in findings] == list(DATABASE)
 
@@ -229,9 +231,14 @@ def test_dead_rows_that_pile_up_are_counted(conn: Connection, find: FindFunction
     conn.execute("select pg_stat_force_next_flush()")
     found = the_problem(find("dead-rows", Limits(dead_rows=10_000)))
     assert "app_outbox_queue has 25,000 dead rows" in found.evidence
-    conn.execute("vacuum app_outbox_queue")
-    conn.execute("select pg_stat_force_next_flush()")
-    assert verdicts(find("dead-rows", Limits(dead_rows=10_000))) == _OK
+
+    def is_clean() -> bool:
+        conn.execute("vacuum app_outbox_queue")
+        conn.execute("select pg_stat_force_next_flush()")
+        return verdicts(find("dead-rows", Limits(dead_rows=10_000))) == _OK
+
+    # A worker of autovacuum that looks at another table keeps dead rows until it is through.
+    wait_until(is_clean, "the dead rows are gone")
 
 
 @pytest.mark.parametrize(
@@ -266,8 +273,9 @@ def test_a_clock_that_is_wrong_is_measured(conn: Connection, database_url: str) 
     database = Database(conn, settings, Limits(), 10)
     (found,) = wakeup.clock(database, now=lambda: time.time() - 90)
     assert found.verdict is Verdict.PROBLEM
-    assert "this machine is 90.0" in found.evidence
-    assert "behind the database" in found.evidence
+    told = re.match(r"this machine is (\d+\.\d+) s behind the database", found.evidence)
+    assert told is not None
+    assert float(told[1]) == pytest.approx(90, abs=10)  # a busy machine answers late
 
 
 def test_a_notification_that_does_not_come_back_is_a_problem(
@@ -277,7 +285,7 @@ def test_a_notification_that_does_not_come_back_is_a_problem(
     other = postgres.create_database()
     try:
         settings = load_settings(None, {"database": {"url": database_url, "direct_url": other}})
-        found = the_problem(examine(settings, only=["wake-up"], timeout=1))
+        found = the_problem(examine(settings, only=["wake-up"], timeout=3))
         assert "no notification came" in found.evidence
     finally:
         postgres.drop_database(other)

@@ -68,13 +68,18 @@ async def test_closed_released_and_busy_connections_are_refused(
     async with pool.acquire() as conn:
         transaction = conn.transaction()
         await transaction.start()
-        work = asyncio.create_task(conn.execute("select pg_sleep(1)"))
-        running = "select count(*) from pg_stat_activity where query = 'select pg_sleep(1)'"
+        observer.execute("select pg_advisory_lock(1)")
+        work = asyncio.create_task(conn.execute("select pg_advisory_xact_lock(1)"))
+        waiting = "select wait_event from pg_stat_activity where pid = %s"
+        pid = conn.get_server_pid()
         await asyncio.to_thread(
-            wait_until, lambda: observer.execute(running).fetchone() != (0,), "it sleeps"
+            wait_until,
+            lambda: observer.execute(waiting, [pid]).fetchone() == ("advisory",),
+            "it waits",
         )
         with pytest.raises(TransactionStateError, match="another operation is in progress"):
             await enqueue(conn, **one)
+        observer.execute("select pg_advisory_unlock(1)")
         await work
         await transaction.rollback()
     with pytest.raises(TransactionStateError, match="released back to the pool"):

@@ -29,6 +29,12 @@ WHY: dict[str, Any] = {"reason": "a test", "actor": Actor("ann@desk", "cli", "re
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators who wait for a lock as long as a busy machine needs."""
+    monkeypatch.setattr("bridge.operations.bulk._LOCK_TIMEOUT", "60s")
+
+
+@pytest.fixture
 def database_url(module_database_url: str) -> str:  # noqa: F811 - the fixture imported above
     """The module's database, emptied."""
     with psycopg.connect(module_database_url, autocommit=True) as connection:

@@ -228,6 +228,7 @@ def test_an_old_snapshot_does_not_fork_the_chain(conn: Conn, connect: OpenConnec
     assert (report.holds, report.entries) == (True, 1)
 
 
+@pytest.mark.usefixtures("patient")
 def test_many_sessions_at_once_make_one_chain(conn: Conn, connect: OpenConnection) -> None:
     def act(session: Conn, number: int) -> None:
         for turn in range(15):

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 Conn = psycopg.Connection[Any]
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operators who wait for a lock as long as a busy machine needs."""
-    monkeypatch.setattr("bridge.operations.bulk._LOCK_TIMEOUT", "60s")
-
-
 @pytest.mark.usefixtures("patient")
 def test_of_two_operators_at_one_row_one_acts_and_the_other_is_told(
     conn: Conn, connect: OpenConnection

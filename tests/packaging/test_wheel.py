@@ -19,6 +19,9 @@ from bridge.database.schema_files import schema_directory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# A wheel is built and an environment is made first.
+pytestmark = pytest.mark.timeout(400)
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

@@ -70,7 +70,7 @@ async def consume(group: str, *, as_child: bool) -> None:
                     "POST /charges", kind=trace.SpanKind.CLIENT
                 ):
                     headers = dict(current_context())
-                    async with httpx.AsyncClient() as client:
+                    async with httpx.AsyncClient(timeout=60) as client:
                         answer = await client.post(API, headers=headers)
                     answer.raise_for_status()
         await consumer.commit()
@@ -112,7 +112,7 @@ def main() -> None:
             asyncio.run(consume("notifications", as_child=False))
         case "api":
             serve()
-    assert tracing.close(20)
+    assert tracing.close(60)
 
 
 if __name__ == "__main__":

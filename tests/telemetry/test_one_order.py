@@ -52,7 +52,7 @@ def test_one_order_is_one_tree_from_the_business_transaction_to_the_http_call(
     try:
         port_file = tmp_path / "port"
         api = start("api", ACTOR_PORT_FILE=str(port_file))
-        assert start("writer").wait(30) == 0
+        assert start("writer").wait(60) == 0
         run_relay(env=collector.env("relay"))
         wait_until(lambda: port_file.exists() and port_file.read_text().strip(), "the API listens")
         url = f"http://127.0.0.1:{port_file.read_text().strip()}/charges"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.fixtures.relays import Outbox, StartRelayFunction
 
 
-FROZEN_AFTER = 2.0
+FROZEN_AFTER = 4.0
 
 
 def statuses(url: str) -> dict[str, int]:
@@ -43,7 +43,8 @@ def test_a_running_relay_says_yes_and_a_stopping_one_is_not_ready(
 ) -> None:
     relay = start_relay(http_port=0)
     url = address(relay)
-    assert statuses(url) == {"livez": 200, "readyz": 200, "startupz": 200}
+    well = {"livez": 200, "readyz": 200, "startupz": 200}
+    wait_until(lambda: statuses(url) == well, "it says yes", PATIENCE)
     # Records that no broker acknowledges keep the drain waiting.
     outbox.add(5, new_topic(config={"min.insync.replicas": "2"}))
     wait_until(lambda: outbox.counts().get("PROCESSING"), "rows are in flight", PATIENCE)
@@ -160,9 +161,14 @@ def test_a_frozen_thread_is_named_by_livez_and_nothing_else_is(
         wait_until(lambda: get(f"{url}/readyz").status == 200, "it is ready", PATIENCE)
         ids = outbox.add(1, topic)
         assert frozen.wait(PATIENCE)
-        wait_until(lambda: get(f"{url}/livez").status == 503, "livez fails", PATIENCE)
-        (line,) = get(f"{url}/livez").text.splitlines()
-        assert line.startswith("thread publish has given no sign of life for")
+
+        def is_named_alone() -> bool:
+            page = get(f"{url}/livez")
+            said = [line.partition(" for ")[0] for line in page.text.splitlines()]
+            return page.status == 503 and said == ["thread publish has given no sign of life"]
+
+        # On a busy machine another thread may be late, too, but not for long.
+        wait_until(is_named_alone, "livez names the frozen thread alone", PATIENCE)
         assert get(f"{url}/readyz").status == 200
         go_on.set()
         outbox.wait_for("SENT", ids)

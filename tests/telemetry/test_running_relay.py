@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.fixtures.relays import Outbox, RelayProcess, StartRelayFunction
     from tests.telemetry.conftest import PromtoolFunction
 
-FAST_SAMPLES: dict[str, Any] = {"http_port": 0, "metrics_sample_interval": 0.2}
+FAST_SAMPLES: dict[str, Any] = {"http_port": 0, "metrics_sample_interval": 0.5}
 BACKLOG = {metric.prometheus_name for metric in METRICS if metric.group is Group.BACKLOG}
 NOT_OURS = ("process_", "python_gc_", "target_info")
 
@@ -40,6 +40,12 @@ def test_counts_are_those_of_table_and_topic(
     outbox.add(300, mails, prefix="t")
     outbox.add(200, mails, prefix="o", ordering_key="k")
     outbox.wait_all_sent()
+    # Rows are counted once they are settled, so behind what the table says.
+    wait_for_sample(relay, "outbox_bridge_relay_sent_total", 2000)
+    for topic, rows in ((orders, 1500), (mails, 500)):
+        delivered = "outbox_bridge_delivery_duration_seconds_count"
+        wait_for_sample(relay, delivered, rows, destination=topic)
+        wait_for_sample(relay, "outbox_bridge_relay_in_flight", 0, destination=topic)
     found = wait_for_sample(
         relay, "outbox_bridge_backlog_messages", 1500, destination=orders, status="SENT"
     )
@@ -99,9 +105,10 @@ def test_everything_that_is_documented_is_exported_and_nothing_else(
     large = outbox.value(
         "select to_json(string_agg(md5(n::text), '')) from generate_series(1, 200) n"
     )
-    outbox.add(1, small, prefix="large", ordering_key="k", payload_json=str(large).join('""'))
+    row = {"ordering_key": "k", "payload_json": str(large).join('""')}
+    refused_ids = outbox.add(1, small, prefix="large", **row)
     outbox.add(3, small, prefix="behind", ordering_key="k")
-    outbox.add(5, well, prefix="w")
+    well_ids = outbox.add(5, well, prefix="w")
     outbox.execute(
         "insert into app_outbox_control (destination, paused, changed_by, reason) "
         "values (%s, true, 'me', 'test')",
@@ -109,6 +116,14 @@ def test_everything_that_is_documented_is_exported_and_nothing_else(
     )
     outbox.add(2, paused, prefix="p")
     relay = start_relay(**FAST_SAMPLES)
+    outbox.wait_for("FAILED", refused_ids)
+    outbox.wait_for("SENT", well_ids)
+    # Everything that is looked at has happened, is counted, and is in the sample.
+    wait_for_sample(relay, "outbox_bridge_relay_failed_total", 1)
+    wait_for_sample(relay, "outbox_bridge_delivery_duration_seconds_count", 5, destination=well)
+    backlog = "outbox_bridge_backlog_messages"
+    wait_for_sample(relay, backlog, 1, destination=small, status="FAILED")
+    wait_for_sample(relay, backlog, 5, destination=well, status="SENT")
     found = wait_for_sample(relay, "outbox_bridge_keys_followers", 3, destination=small)
     assert found.value("outbox_bridge_keys_held", destination=small) == 1
     assert found.value("outbox_bridge_backlog_messages", destination=small, status="FAILED") == 1
@@ -198,10 +213,17 @@ def test_hostile_names_stay_label_values_and_many_of_them_are_other(
         # One line each, whatever the names hold.
         starts = ("#", "outbox_bridge", "messaging", "process", "python", "target")
         assert all(line.startswith(starts) for line in page.text.rstrip("\n").split("\n"))
-    rows = {
-        r: scrape(r).total("outbox_bridge_delivery_duration_seconds_count") for r in (relay, capped)
-    }
-    assert sum(rows.values()) == 20 * len(HOSTILE)
+
+    def delivered() -> float:
+        name = "outbox_bridge_delivery_duration_seconds_count"
+        return sum(scrape(one).total(name) for one in (relay, capped))
+
+    wait_until(lambda: delivered() == 20 * len(HOSTILE), "all rows are counted", PATIENCE)
+    # Alone it meets all the names, whatever it had of the first ones.
+    relay.stop()
+    for number, name in enumerate(HOSTILE):
+        outbox.add(1, name, prefix=f"again{number}")
+    outbox.wait_all_sent()
     few = scrape(capped).labels("outbox_bridge_relay_breaker", "destination")
     assert "other" in few
     assert len(few) <= 5

@@ -75,7 +75,7 @@ def test_a_member_that_fails_again_and_again_is_named_with_its_last_words(
             told.append(str(error))
         return bool(told)
 
-    wait_until(is_broken, "it counts as broken", 60)
+    wait_until(is_broken, "it counts as broken", 120)
     assert "the demo's clerk ended by itself 21 times, now with exit code 3" in told[0]
     assert "no such database" in told[0]
     assert clerk.kills == 0

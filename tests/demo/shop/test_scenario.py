@@ -116,6 +116,7 @@ def test_whichever_process_is_killed_the_final_numbers_do_not_change(
     assert tree.index("process orders") < tree.index("process payments")
 
 
+@pytest.mark.timeout(400)
 def test_an_interrupted_shop_leaves_nothing_behind(
     start_cli: StartCliFunction, tmp_path: Path
 ) -> None:

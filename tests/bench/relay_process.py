@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from bridge.local.process import tail
 from tests.bench.figures import BenchError
-from tests.bench.processes import peak_mib
+from tests.bench.processes import cpu_seconds, peak_mib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +99,10 @@ class RelayProcess:
         if self._process.returncode:
             raise BenchError(f"the relay ended with exit code {self._process.returncode}")
         return Usage(seconds, usage.ru_utime + usage.ru_stime, peak)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds that it has used so far."""
+        return cpu_seconds(self._process.pid)
 
     def stop(self) -> Usage:
         """Ask it to stop (SIGTERM) and wait; raises BenchError where it does not, or failed."""

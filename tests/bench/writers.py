@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tests.bench import outbox
@@ -61,6 +61,16 @@ class Case:
     when: str = "now()"
 
 
+@dataclass(frozen=True)
+class Run:
+    """Commits a second, and the CPU time (µs) that each commit took in the parts of the lab."""
+
+    commits_per_second: float
+    postgres_cpu_us: float
+    relay_cpu_us: float
+    kafka_cpu_us: float
+
+
 _PLAIN = Case("two indexes, no triggers", table="plain_outbox", relay=False)
 _CASES = (
     _PLAIN,
@@ -76,32 +86,41 @@ def run(lab: Lab, sizes: Sizes, peer: Path | None) -> Findings:
     del peer
     found = Findings("writers")
     for connections in sizes.writer_connections:
-        rates: dict[str, list[float]] = {case.name: [] for case in _CASES}
+        runs: dict[str, list[Run]] = {case.name: [] for case in _CASES}
         for number in range(sizes.pairs):
             for case in _CASES if number % 2 == 0 else reversed(_CASES):
                 lab.progress(
                     f"writers, {connections} connections {number + 1}/{sizes.pairs}: {case.name}"
                 )
-                rate = _measure(lab, case, connections, sizes.writer_seconds)
-                rates[case.name].append(rate)
+                measured = _measure(lab, case, connections, sizes.writer_seconds)
+                runs[case.name].append(measured)
                 found.runs.append(
-                    {"case": case.name, "connections": connections, "commits_per_second": rate}
+                    {"case": case.name, "connections": connections} | asdict(measured)
                 )
-        plain = rates.pop(_PLAIN.name)
-        found.add(f"commits a second, {connections} connections, {_PLAIN.name}", plain, "/s")
-        for name, ours in rates.items():
-            goal = at_least(0.82) if connections == max(sizes.writer_connections) else None
-            found.add(f"the same, ours, {name}", ours, "/s")
-            found.add(
-                f"ratio, {connections} connections, {name}",
-                ratios(ours, plain),
-                RATIO,
-                goal if name != "no relay" else None,
-            )
+        goal = at_least(0.82) if connections == max(sizes.writer_connections) else None
+        plain = [run.commits_per_second for run in runs[_PLAIN.name]]
+        for case in _CASES:
+            rates = [run.commits_per_second for run in runs[case.name]]
+            found.add(f"commits a second, {connections} connections, {case.name}", rates, "/s")
+            if case is not _PLAIN:
+                found.add(
+                    f"ratio, {connections} connections, {case.name}",
+                    ratios(rates, plain),
+                    RATIO,
+                    goal if case.relay else None,
+                )
+            _add_cpu(found, f"{connections} connections, {case.name}", runs[case.name])
     return found
 
 
-def _measure(lab: Lab, case: Case, connections: int, seconds: int) -> float:
+def _add_cpu(found: Findings, name: str, runs: list[Run]) -> None:
+    found.add(f"PostgreSQL CPU, {name}", [run.postgres_cpu_us for run in runs], "µs/commit")
+    if any(run.relay_cpu_us for run in runs):
+        found.add(f"relay CPU, {name}", [run.relay_cpu_us for run in runs], "µs/commit")
+        found.add(f"Kafka CPU, {name}", [run.kafka_cpu_us for run in runs], "µs/commit")
+
+
+def _measure(lab: Lab, case: Case, connections: int, seconds: int) -> Run:
     server = lab.server()
     with ExitStack() as stack:
         database = stack.enter_context(server.database())
@@ -121,6 +140,7 @@ def _measure(lab: Lab, case: Case, connections: int, seconds: int) -> float:
             outbox.await_relay(server, database)
         with server.connect() as connection:
             outbox.checkpoint(connection)
+        before = _cpu_seconds(lab, relay)
         with Writers(
             server,
             database,
@@ -130,6 +150,19 @@ def _measure(lab: Lab, case: Case, connections: int, seconds: int) -> float:
             folder=lab.new_folder("writers"),
         ) as writers:
             commits = writers.commits()
+        after = _cpu_seconds(lab, relay)
         if relay is not None:
             relay.stop()
-    return commits / seconds
+    return Run(
+        commits / seconds,
+        *((end - start) / commits * 1e6 for start, end in zip(before, after, strict=True)),
+    )
+
+
+def _cpu_seconds(lab: Lab, relay: RelayProcess | None) -> tuple[float, float, float]:
+    """Return the CPU seconds of PostgreSQL, relay and Kafka so far."""
+    return (
+        lab.server().cpu_seconds(),
+        relay.cpu_seconds() if relay else 0.0,
+        lab.kafka_cpu_seconds(),
+    )

@@ -74,15 +74,33 @@ class BreakingProducer:
         return len(self._waiting) + len(self._due)
 
 
+def three_rows() -> Flight:
+    """A batch that waits for the publisher, and the publisher's end behind it."""
+    flight = Flight(10, 1000)
+    rows = [ROW._replace(outbox_id=number) for number in (1, 2, 3)]
+    flight.enter(Batch("claim", rows))
+    flight.to_publish.put(None)
+    return flight
+
+
+def publish_all(flight: Flight, producers: Producers) -> None:
+    Publisher(
+        producers,
+        payloads=cast("Payloads", None),
+        aim=Aim(Router(), producers, flight, fail_missing=False, max_bytes=1000),
+        flight=flight,
+        on_fatal=producers.end_fatal,
+        max_age=1000.0,
+        registration=cast("Registration", Alive()),
+    ).run()
+
+
 @pytest.mark.parametrize("error", [FENCED, REFUSED_AFTERWARDS], ids=["report", "afterwards"])
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
     error: KafkaError, *, at_once: bool
 ) -> None:
-    flight = Flight(10, 1000)
-    rows = [ROW._replace(outbox_id=number) for number in (1, 2, 3)]
-    flight.enter(Batch("claim", rows))
-    flight.to_publish.put(None)
+    flight = three_rows()
     made: list[BreakingProducer] = []
 
     def create(_overrides: object) -> Producer:
@@ -91,15 +109,7 @@ def test_a_fatal_error_gives_each_row_back_once_and_a_new_producer_takes_over(
 
     producers = Producers(create, batch_bytes=1000)
     try:
-        Publisher(
-            producers,
-            payloads=cast("Payloads", None),
-            aim=Aim(Router(), producers, flight, fail_missing=False, max_bytes=1000),
-            flight=flight,
-            on_fatal=producers.end_fatal,
-            max_age=1000.0,
-            registration=cast("Registration", Alive()),
-        ).run()
+        publish_all(flight, producers)
         wait_until(lambda: len(flight.unsent) == 3, "each row is reported")
         first = made[0]
         assert first.purged.is_set()
@@ -140,10 +150,7 @@ class ReplacedProducer:
 
 def test_what_a_batch_hands_to_a_producer_that_was_replaced_meanwhile_is_reported() -> None:
     """In an outage, say: the publisher waits for room in a queue that is then taken back."""
-    flight = Flight(10, 1000)
-    rows = [ROW._replace(outbox_id=number) for number in (1, 2, 3)]
-    flight.enter(Batch("claim", rows))
-    flight.to_publish.put(None)
+    flight = three_rows()
     old = ReplacedProducer()
     producers = Producers(lambda _: cast("Producer", old), batch_bytes=1000)
 
@@ -157,15 +164,7 @@ def test_what_a_batch_hands_to_a_producer_that_was_replaced_meanwhile_is_reporte
     served: list[threading.Thread] = []
     old.replace = replace
     try:
-        Publisher(
-            producers,
-            payloads=cast("Payloads", None),
-            aim=Aim(Router(), producers, flight, fail_missing=False, max_bytes=1000),
-            flight=flight,
-            on_fatal=producers.end_fatal,
-            max_age=1000.0,
-            registration=cast("Registration", Alive()),
-        ).run()
+        publish_all(flight, producers)
         wait_until(lambda: len(flight.unsent) == 3, "each row is reported")
         wait_until(lambda: not served[0].is_alive(), "then nobody serves it any more")
     finally:

@@ -128,7 +128,11 @@ def judge_replicas(topic: TopicSurvey, brokers: int) -> Outcome | None:
         return None
     what = f"topic {topic.topic}: min.insync.replicas {least} with {counted(replicas, 'replica')}"
     if least > replicas:
-        return problem(f"{what}: no record is ever acknowledged", _change(topic))
+        # KAFKA-15583: since Kafka 3.7 brokers ask for no more replicas than a topic has.
+        never = (
+            "before Kafka 3.7 no record is acknowledged, since then one broker that is down stops"
+        )
+        return problem(f"{what}: {never} every write", _change(topic))
     if replicas == 1:
         lost = f"{what}: a broker that is lost takes acknowledged records with it"
         return problem(lost, _REPLICATE) if brokers > 1 else None

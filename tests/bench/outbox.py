@@ -283,6 +283,12 @@ def hot_share(connection: psycopg.Connection[Any], before: Updates, expected: in
     return (found.hot - before.hot) / (found.all - before.all)
 
 
+def sent(connection: psycopg.Connection[Any], destination: str) -> int:
+    """Return how many rows of a destination are SENT."""
+    query = "select count(*) from app_outbox where destination = %s and status = 'SENT'"
+    return int(_value(connection, query, destination))
+
+
 def unsent(connection: psycopg.Connection[Any], destination: str) -> int:
     """Return how many due rows of a destination are not SENT, those of `add_held` left out."""
     return int(

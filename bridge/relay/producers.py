@@ -34,10 +34,14 @@ class _Line:
     name: str
     producer: Producer
     thread: threading.Thread | None = None
-    ended: threading.Event = field(default_factory=threading.Event)
     last_use: int | None = None
     """The use during which it ended, see `Producers.in_use`; None before its end."""
     pulse: Pulse = field(default_factory=Pulse)
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether another producer takes its place."""
+        return self.last_use is not None
 
 
 class Producers:
@@ -99,11 +103,11 @@ class Producers:
 
     def _producer(self, name: str, overrides: Mapping[str, Any]) -> Producer:
         line = self._lines.get(name)
-        if line is not None and not line.ended.is_set():
+        if line is not None and not line.has_ended:
             return line.producer
         with self._lock:
             line = self._lines.get(name)
-            if line is None or line.ended.is_set():
+            if line is None or line.has_ended:
                 if line is not None:
                     self._done.wait(_QUIET_AFTER_FATAL)
                 line = _Line(name, self._create(overrides))
@@ -159,9 +163,8 @@ class Producers:
     def _end(self) -> bool:
         """End all producers that have not ended; False where there is none."""
         with self._lock:
-            broken = [line for line in self._lines.values() if not line.ended.is_set()]
+            broken = [line for line in self._lines.values() if not line.has_ended]
             for line in broken:
-                line.ended.set()
                 line.last_use = self._use  # a later one gets another producer
         for line in broken:
             line.producer.purge(in_queue=True, in_flight=True, blocking=False)

@@ -81,7 +81,6 @@ class _Group:
         "ended_ns",
         "entries",
         "error",
-        "is_full",
         "lock",
         "on_end",
         "open",
@@ -96,7 +95,6 @@ class _Group:
         self.topic = topic
         self.on_end = on_end
         self.entries: list[_Sent] = []
-        self.is_full = False
         self.unlinked = 0
         self.open = 1
         self.ended_ns = 0
@@ -105,7 +103,6 @@ class _Group:
 
     def add(self, entry: _Sent) -> None:
         self.entries.append(entry)
-        self.is_full = len(self.entries) >= MAX_LINKS
         with self.lock:
             self.open += 1
 
@@ -329,12 +326,12 @@ class Sending:
             group = self._groups.get(topic)
             if group is None:
                 group = self._groups[topic] = _Group(self._claim, topic, self._spans.end)
-            if group.is_full:
-                group.cover()
-            else:
+            if len(group.entries) < MAX_LINKS:
                 state: Any = headers.get(names.TRACESTATE)
                 now = time.time_ns()
                 group.add(_Sent(row[0], row[2], row[6], parent, state, row[13], now))
+            else:
+                group.cover()
         except Exception:  # noqa: BLE001 - a third party's sampler, processor or propagator
             return report
         self._last = (row[0], group)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from tests.bench import outbox
 from tests.bench.figures import RATIO, BenchError, Findings, at_least, ratios
 from tests.bench.relay_process import RelayProcess
 from tests.bench.topic import TopicReader, await_records
+from tests.fixtures.kafka import silent
 from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 300.0
 _SICK = "sick"
-
-_silent = logging.getLogger("tests.bench.apart.client")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def run(lab: Lab, sizes: Sizes, peer: Path | None) -> Findings:
 def _cluster(lab: Lab, drains: int) -> Iterator[_Cluster]:
     lab.progress("apart: starting three Kafka nodes, of which one is stopped")
     with LocalKafka(brokers=3, progress=lab.progress) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=_silent)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=silent)
         healthy = [f"healthy-{number}" for number in range(drains)]
         config = {"message.timestamp.type": "LogAppendTime"}
         new = [

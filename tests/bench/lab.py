@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from bridge.local.kafka import LocalKafka
 from bridge.local.postgres import LocalPostgres
 from tests.bench.processes import cpu_seconds, family_cpu_seconds
+from tests.fixtures.kafka import silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,10 +29,6 @@ SERVER_SETTINGS = {"max_wal_size": "8GB"}
 SHARED_BUFFERS = "1GB"
 PARTITIONS = 6
 _numbers = itertools.count(1)
-
-_silent = logging.getLogger("tests.bench.client")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class Lab:
         Its records carry the time at which the broker appended them.
         """
         name = f"bench-{next(_numbers)}"
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers}, logger=_silent)
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers}, logger=silent)
         config = {"message.timestamp.type": "LogAppendTime", **(settings or {})}
         new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=1, config=config)
         admin.create_topics([new])[name].result(30)

@@ -16,7 +16,6 @@ from bridge.kafka.producer import error_name
 from bridge.lifecycle import ErrorCode
 from bridge.message import MAX_ERROR_CODE, MAX_ERROR_MESSAGE
 from bridge.relay.batch import Ack, Batch, Letter, Refusal, Suspect, Unsent
-from bridge.relay.gathering import Gathering
 from bridge.relay.settlement import Failed, Failure, Settlement
 from bridge.relay.vitals import Pulse
 from bridge.telemetry.context import message_fields
@@ -51,8 +50,7 @@ class Held:
 class Settler:
     """The stage that settles: one thread, one connection.
 
-    Outcomes are collected for a few milliseconds and written together, in id order;
-    acknowledgements until their batch is complete, or for a moment longer. None is
+    Outcomes are collected for a few milliseconds and written together, in id order. None is
     dropped: it stays here until the database has it, through lost connections and through rows that
     somebody else has locked. `on_success` hears the destination of acknowledged records,
     `on_failure` destination, code and reason of refused ones that may say more about the
@@ -84,7 +82,6 @@ class Settler:
         self._on_failure = on_failure
         self._on_doubt = on_doubt
         self._meter = meter
-        self._gathering = Gathering()
         self._held = Held()
         self._held_until = 0.0
         self._log = structlog.get_logger("bridge.relay.settler")
@@ -105,7 +102,7 @@ class Settler:
 
     def _settle(self) -> None:
         flight = self._flight
-        reported = _take(flight.acks, self._rows)
+        acks = _take(flight.acks, self._rows)
         failures = [
             Failure(
                 fault.outbox_id,
@@ -123,9 +120,7 @@ class Settler:
         if self._meter is not None and refusals:
             self._meter.refused(refusals)
         self._judge(refusals, failures, unsent)
-        self._note_reports(reported, failures, unsent)
-        self._gathering.add(reported)
-        acks = self._gathering.take(self._rows, hurry=self.draining.is_set())
+        self._note_reports(acks, failures, unsent)
         if self._held and time.monotonic() >= self._held_until:
             acks += self._held.acks
             failures += self._held.failures
